@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import weakref
+from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from embcli.errors import InputError
 from embcli.wording import Sentence
 
 LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _SEEKING = Lock()  # all threads share the offset of an open file
 
 
@@ -81,25 +84,25 @@ class Binary:
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill a contiguous array with ranges of bytes; raises InputError if one is not there."""
-        rest = buffer.reshape(-1).view(np.uint8).data
+        unfilled = buffer.reshape(-1).view(np.uint8).data
         try:
             for offset, length in zip(offsets, lengths, strict=True):
                 with _SEEKING:
                     self._file.seek(offset)
-                    count = self._file.readinto(rest[:length])
+                    count = self._file.readinto(unfilled[:length])
                 if count < length:
                     size = os.fstat(self._file.fileno()).st_size
                     raise self.file_error(
                         f"it was cut off while it was read, from {self.size:,} to {size:,} bytes"
                     )
-                rest = rest[length:]
+                unfilled = unfilled[length:]
         except OSError as error:
             raise self.file_error(str(error.strerror)) from None
 
-    def load(self, place: range, what: str) -> None:
-        """Announce that all of a range will be read; `what` it is.
+    def load(self, byte_range: range, what: str) -> None:
+        """Announce that a whole range will be read; a remote file then reads it at once.
 
-        Raises InputError if it is too large to be read over the network.
+        Raises InputError, which calls the range `what`, if it is too large for the network.
         """
 
 
@@ -108,7 +111,7 @@ class BinaryStream(io.RawIOBase):
 
     def __init__(self, binary: Binary) -> None:
         self._binary = binary
-        self._place = 0
+        self._offset = 0
 
     def readable(self) -> bool:
         return True
@@ -117,16 +120,26 @@ class BinaryStream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        starts = (0, self._place, self._binary.size)
-        self._place = max(starts[whence] + offset, 0)
-        return self._place
+        starts = (0, self._offset, self._binary.size)
+        self._offset = max(starts[whence] + offset, 0)
+        return self._offset
 
     def readinto(self, buffer: Any) -> int:
-        data = self._binary.read(self._place, len(buffer))
+        data = self._binary.read(self._offset, len(buffer))
         count = len(data)
         buffer[:count] = data
-        self._place += count
+        self._offset += count
         return count
+
+
+def is_text(data: bytes) -> bool:
+    """Return whether bytes are UTF-8 without control characters; the last one may be incomplete."""
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(data)
+    except UnicodeDecodeError:
+        return False
+    return not _CONTROLS.search(text)
 
 
 def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> InputError:

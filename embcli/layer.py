@@ -77,7 +77,7 @@ class Layer(ABC):
     # `dtype` is that of the stored numbers, as numpy names it, such as "bfloat16"; rows are always
     # float32.
     dtype: str
-    parts: tuple[Layer, ...] = ()  # the layers that it is computed from
+    computed_from: tuple[Layer, ...] = ()
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 
     @abstractmethod
@@ -92,8 +92,8 @@ class Layer(ABC):
 
         Raises InputError if they are too many.
         """
-        for part in self.parts:
-            part.load()
+        for layer in self.computed_from:
+            layer.load()
 
     def whole(self) -> np.ndarray:
         """Return all rows, (V, D) float32."""

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.opened import Opened, array_of
+from embcli.opened import Opened
+from embcli.text import array_of
 from embcli.tokens import check_ids
 from embcli.verbs.audit import audit
 from embcli.verbs.batch import batch

@@ -1,14 +1,11 @@
 """What verbs work on: a source of layers, and the encoding of texts.
 
 `open` makes it of a file and `seeded` of a seed; neither reads a row. A verb is a function of
-`Opened` and its own parameters; `model.py` makes these functions methods of `Model`. Text and IDs
-in all the forms that a user can give become tokens here.
+`Opened` and its own parameters; `model.py` makes these functions methods of `Model`.
 """
 
 from __future__ import annotations
 
-import re
-import reprlib
 from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
@@ -19,9 +16,8 @@ import numpy as np
 from embcli import names
 from embcli.errors import InputError, Notes, Watch, unwatched
 from embcli.layer import Source, shape_of
-from embcli.selection import Selection
-from embcli.text import Sequences, lines_of
-from embcli.tokens import Tokens, hint_at_token, shown, tokenize
+from embcli.text import Sequences, sequences_of, tokens_of_sequences
+from embcli.tokens import Tokens
 from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
@@ -180,28 +176,10 @@ class Opened:
         if isinstance(given, Tokens):
             return given
         sequences = sequences_of(given, lines)
+        encoding = self.source.encoding if sequences.texts is None else self.encoding
         if notes is None:
             notes = Notes()
-        if sequences.texts is None:
-            tokens = tokenize(sequences, self.source.encoding)
-        else:
-            if self.encoding is None:
-                missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
-                unknown = (
-                    "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
-                )
-                raise InputError(Sentence(unknown, missing=missing))
-            for text in sequences.texts:
-                remark = self.encoding.why_in_memory(text, special)
-                if remark:
-                    notes.add(remark)
-            tokens = tokenize(sequences, self.encoding, special, has_added)
-            if not special:
-                _remark_special(sequences.texts, self.encoding, has_added, notes)
-            _remark_twice(tokens, self.encoding, notes)
-        if not len(tokens):
-            notes.add("the input is empty: there are no tokens")
-        return tokens
+        return tokens_of_sequences(sequences, encoding, special, has_added, notes)
 
 
 def seeded_for(
@@ -229,85 +207,11 @@ def seeded_for(
     )
 
 
-def resolve_rows(
-    rows: Selection | None, encoding: Encoding | None, notes: Notes
-) -> Selection | None:
-    """Return chosen rows with an ID in place of each token of an encoding.
-
-    A token may begin with a space that the user left out, which a note says, and special tokens are
-    found by their names. Raises InputError for a text that is not one token.
-    """
-    if encoding is None or not isinstance(rows, str):
-        return rows
-    parts = rows.split(",")
-    for place, part in enumerate(parts):
-        is_token = any(character.isalpha() for character in part)
-        if is_token:
-            parts[place] = str(_id_of_token(part, encoding, notes))
-    return ",".join(parts)
-
-
 def _doubt(size: int, rows: int) -> str:
     """Return the likely reason why a tokenizer has another number of tokens than there are rows."""
     if 0 < size - rows < size / 100:
         return "was resize_token_embeddings forgotten?"
     return "probably not its tokenizer"
-
-
-def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
-    """Return the ID of a text that is one token, by itself, after a space, or a special one."""
-    for candidate, special in ((text, False), (f" {text}", False), (text, True)):
-        ids = encoding.encode(candidate, special)
-        if len(ids) == 1:
-            if candidate != text:
-                notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")
-            return int(ids[0])
-    what = f"{text[:40]!r} is {counted(len(encoding.encode(text)), 'token')}"
-    hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
-    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
-
-
-_SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
-
-
-def _remark_special(
-    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
-) -> None:
-    """Remark on special tokens: those that the model adds, and those that count as plain text."""
-    if has_added:
-        bos, eos = encoding.bos_eos
-        added = []
-        if bos:
-            added.append(f"{_in_words(bos, encoding)} before")
-        if eos:
-            added.append(f"{_in_words(eos, encoding)} after")
-        if added:
-            remark = "the model reads {read} a text; {special} adds them"
-            notes.add(Sentence(remark, read=" and ".join(added)))
-
-    names: set[str] = set()
-    for text in texts:
-        names.update(_SPECIAL.findall(text))
-    plain = [name for name in sorted(names) if len(encoding.encode(name, special=True)) == 1]
-    if plain:
-        remark = "{plain} is read as plain text; {special} makes it one token"
-        notes.add(Sentence(remark, plain=" ".join(plain)))
-
-
-def _remark_twice(tokens: Tokens, encoding: Encoding, notes: Notes) -> None:
-    """Remark on texts that begin with the name of the token that is added before them."""
-    bos, eos = tokens.added
-    if not bos:
-        return
-    first_places = tokens.starts[:-1] + len(bos)
-    has_tokens = first_places < tokens.starts[1:] - len(eos)
-    if (tokens.ids[first_places[has_tokens]] == bos[0]).any():
-        remark = "{bos} is twice before a text: the text begins with it, and {special} adds it"
-        notes.add(Sentence(remark, bos=_in_words(bos, encoding)))
-
-
-def _in_words(ids: Sequence[int], encoding: Encoding) -> str:
-    return " ".join(shown(encoding.token_bytes(token_id)) for token_id in ids)
 
 
 def remark_scaled(notes: Notes, *models: Opened) -> None:
@@ -320,44 +224,3 @@ def remark_scaled(notes: Notes, *models: Opened) -> None:
                 notes.add(
                     f"the rows are as stored; the model multiplies them by {recipe.scale:.6g}"
                 )
-
-
-def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
-    """Return texts or IDs as sequences; raises InputError for anything else."""
-    if isinstance(text_or_ids, Sequences):
-        return text_or_ids
-    if isinstance(text_or_ids, str):
-        texts = tuple(lines_of(text_or_ids)) if lines else (text_or_ids,)
-        return Sequences(texts=texts, many=lines)
-    if isinstance(text_or_ids, list | tuple) and text_or_ids:
-        is_text = all(isinstance(item, str) for item in text_or_ids)
-        if is_text:
-            return Sequences(texts=tuple(text_or_ids), many=True)
-    ids = ids_of(text_or_ids, most_dimensions=2)
-    return Sequences(ids=tuple(np.atleast_2d(ids)), many=ids.ndim == 2, shape=ids.shape)
-
-
-def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
-    """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
-    ids = np.atleast_1d(array_of(values))
-    if ids.size and ids.dtype.kind not in "iu":
-        raise _neither_error(values)
-    if ids.ndim > most_dimensions:
-        wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
-        raise InputError(f"{wrong}; ids[0] has one less")
-    return ids.astype(np.int64)
-
-
-def array_of(values: Any) -> np.ndarray:
-    """Return values as an array; raises InputError for lists of different lengths."""
-    try:
-        return np.asarray(values)
-    except ValueError:
-        lengths = [len(row) for row in values if hasattr(row, "__len__")]
-        wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"
-        raise InputError(f"{wrong}; pad them, or give one at a time") from None
-
-
-def _neither_error(values: Any) -> InputError:
-    given = reprlib.repr(values)
-    return InputError(f"this is neither a text nor a list of token IDs, such as [2]: {given}")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
 from embcli.errors import InputError
-from embcli.text import hint_at_range
 from embcli.wording import Parameter, Sentence
 
 if TYPE_CHECKING:
@@ -69,11 +68,23 @@ def _range_of(part: str, size: int, what: str) -> range:
     return range(start, stop)
 
 
+def hint_at_range(text: str) -> str:
+    """Return how to write a range such as `3-7` or `3..7`; empty for another text.
+
+    >>> hint_at_range("3..7")
+    'A range has a colon and ends before its stop: 3:7.'
+    """
+    match = re.fullmatch(r"([0-9]+)(?:-|\.{2,3})([0-9]+)", text)
+    if match is None:
+        return ""
+    return f"A range has a colon and ends before its stop: {match[1]}:{match[2]}."
+
+
 class Excerpt(NamedTuple):
     """Which places of a longer list are shown: the first and the last, or all."""
 
-    head: int
-    tail: int
+    leading: int
+    trailing: int
     total: int
 
     @classmethod
@@ -86,23 +97,23 @@ class Excerpt(NamedTuple):
         """Show at most `count` of `total`, half of them from each end."""
         if total <= count:
             return cls(total, 0, total)
-        tail = count // 2
-        return cls(count - tail, tail, total)
+        trailing = count // 2
+        return cls(count - trailing, trailing, total)
 
     @property
     def places(self) -> np.ndarray:
         """The places that are shown, (n,) int64."""
         import numpy as np
 
-        head = np.arange(self.head)
-        tail = np.arange(self.total - self.tail, self.total)
-        return np.concatenate([head, tail])
+        first = np.arange(self.leading)
+        last = np.arange(self.total - self.trailing, self.total)
+        return np.concatenate([first, last])
 
     @property
     def left_out(self) -> int:
-        return self.total - self.head - self.tail
+        return self.total - self.leading - self.trailing
 
     @property
     def gaps(self) -> tuple[int, ...]:
         """The place, among those shown, before which others are omitted, if any are."""
-        return (self.head,) if self.left_out else ()
+        return (self.leading,) if self.left_out else ()

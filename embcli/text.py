@@ -1,111 +1,29 @@
-"""Texts and lists of token IDs as the user writes them: bytes to text, text to lines, text to IDs.
+"""Texts and token IDs as a user gives them -> Tokens; functions are in the order of the steps.
 
-The command reads its arguments and standard input by these functions, the library its lists.
+Bytes become text, and text or lists become Sequences: the command reads its arguments and standard
+input, the library what it is given. `tokens_of_sequences` makes Tokens of them, and its remarks say
+how they were read.
 """
 
 from __future__ import annotations
 
 import re
-from codecs import getincrementaldecoder
-from typing import TYPE_CHECKING, NamedTuple
+import reprlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from embcli.errors import InputError
+import numpy as np
+
+from embcli.errors import InputError, Notes
+from embcli.selection import hint_at_range
+from embcli.tokens import Tokens, shown
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
-    import numpy as np
+    from embcli.encodings import Encoding
 
 _MOST_IN_RANGES = 100_000_000
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _UNREADABLE = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # numpy cannot read it as an ID
-
-
-class Sequences(NamedTuple):
-    """Input sequences: either texts or arrays of token IDs; the other is None."""
-
-    texts: tuple[str, ...] | None = None
-    ids: tuple[np.ndarray, ...] | None = None  # (T,) int64 each
-    many: bool = False  # whether there may be several, so that rows name their sequence
-    shape: tuple[int, ...] = ()  # (T,) or (B, T) of an array of IDs
-
-
-def parse_ids(text: str) -> np.ndarray:
-    """Return the IDs in a text, (T,) int64.
-
-    They are separated by spaces, commas or newlines, or are a JSON array. `2:5` is a range without
-    its end: 2, 3, 4. Raises InputError, with the position, for anything but whole numbers from 0
-    and ranges of them.
-
-    >>> parse_ids("2, 3,5:7 1").tolist()
-    [2, 3, 5, 6, 1]
-    """
-    import numpy as np
-
-    stripped = text.strip()
-    if stripped.startswith("[") and stripped.endswith("]"):
-        stripped = stripped[1:-1]
-    spaced = stripped.replace(",", " ").strip()
-    if not _UNREADABLE.search(spaced):
-        return np.fromstring(spaced, np.int64, sep=" ")
-    ranges = [_parse_range(word, place) for place, word in enumerate(spaced.split())]
-    count = sum(map(len, ranges))
-    if count > _MOST_IN_RANGES:
-        raise InputError(f"the ranges have {count:,} IDs; at most {_MOST_IN_RANGES:,} are possible")
-    return np.concatenate([np.arange(ids.start, ids.stop, dtype=np.int64) for ids in ranges])
-
-
-def _parse_range(word: str, place: int) -> range:
-    """Return the IDs of `5` or `2:5`, the word at a place of a list."""
-    start_text, colon, stop_text = word.partition(":")
-    start = _parse_id(start_text, place)
-    stop = _parse_id(stop_text, place) if colon else start + 1
-    if stop <= start:
-        wrong = f"{word[:60]!r} at position {place:,} has no IDs"
-        raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
-    return range(start, stop)
-
-
-def _parse_id(text: str, place: int) -> int:
-    if not re.fullmatch("[0-9]{1,18}", text):
-        wrong = f"{text[:60]!r} at position {place:,} is not a token ID"
-        reason = "IDs are whole numbers from 0, of up to 18 digits"
-        raise InputError(f"{wrong}: {reason}", hint_at_range(text))
-    return int(text)
-
-
-def hint_at_range(text: str) -> str:
-    """Return how to write a range such as `3-7` or `3..7`; empty for another text.
-
-    >>> hint_at_range("3..7")
-    'A range has a colon and ends before its stop: 3:7.'
-    """
-    match = re.fullmatch(r"([0-9]+)(?:-|\.{2,3})([0-9]+)", text)
-    if match is None:
-        return ""
-    return f"A range has a colon and ends before its stop: {match[1]}:{match[2]}."
-
-
-def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
-    """Return the IDs in each line of a text, (T,) int64 each.
-
-    Raises InputError with the number of the line.
-    """
-    arrays = []
-    for number, line in enumerate(lines_of(text), 1):
-        try:
-            arrays.append(parse_ids(line))
-        except InputError as error:
-            raise InputError(f"line {number:,}: {error}", error.hint) from None
-    return tuple(arrays)
-
-
-def is_text(data: bytes) -> bool:
-    """Return whether bytes are UTF-8 without control characters; the last one may be incomplete."""
-    decoder = getincrementaldecoder("utf-8")()
-    try:
-        text = decoder.decode(data)
-    except UnicodeDecodeError:
-        return False
-    return not _CONTROLS.search(text)
 
 
 def lines_of(text: str) -> list[str]:
@@ -139,3 +57,211 @@ def original_bytes(argument: str) -> bytes:
         return argument.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return argument.encode("utf-8", "surrogatepass")
+
+
+def parse_ids(text: str) -> np.ndarray:
+    """Return the IDs in a text, (T,) int64.
+
+    They are separated by spaces, commas or newlines, or are a JSON array. `2:5` is a range without
+    its end: 2, 3, 4. Raises InputError, with the position, for anything but whole numbers from 0
+    and ranges of them.
+
+    >>> parse_ids("2, 3,5:7 1").tolist()
+    [2, 3, 5, 6, 1]
+    """
+    stripped = text.strip()
+    if stripped.startswith("[") and stripped.endswith("]"):
+        stripped = stripped[1:-1]
+    spaced = stripped.replace(",", " ").strip()
+    if not _UNREADABLE.search(spaced):
+        return np.fromstring(spaced, np.int64, sep=" ")
+    ranges = [_parse_range(word, place) for place, word in enumerate(spaced.split())]
+    count = sum(map(len, ranges))
+    if count > _MOST_IN_RANGES:
+        raise InputError(f"the ranges have {count:,} IDs; at most {_MOST_IN_RANGES:,} are possible")
+    return np.concatenate([np.arange(ids.start, ids.stop, dtype=np.int64) for ids in ranges])
+
+
+def _parse_range(word: str, place: int) -> range:
+    """Return the IDs of `5` or `2:5`, the word at a place of a list."""
+    start_text, colon, stop_text = word.partition(":")
+    start = _parse_id(start_text, place)
+    stop = _parse_id(stop_text, place) if colon else start + 1
+    if stop <= start:
+        wrong = f"{word[:60]!r} at position {place:,} has no IDs"
+        raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
+    return range(start, stop)
+
+
+def _parse_id(text: str, place: int) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text):
+        wrong = f"{text[:60]!r} at position {place:,} is not a token ID"
+        reason = "IDs are whole numbers from 0, of up to 18 digits"
+        raise InputError(f"{wrong}: {reason}", hint_at_range(text))
+    return int(text)
+
+
+def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
+    """Return the IDs in each line of a text, (T,) int64 each.
+
+    Raises InputError with the number of the line.
+    """
+    arrays = []
+    for number, line in enumerate(lines_of(text), 1):
+        try:
+            arrays.append(parse_ids(line))
+        except InputError as error:
+            raise InputError(f"line {number:,}: {error}", error.hint) from None
+    return tuple(arrays)
+
+
+class Sequences(NamedTuple):
+    """Input sequences: either texts or arrays of token IDs; the other is None."""
+
+    texts: tuple[str, ...] | None = None
+    ids: tuple[np.ndarray, ...] | None = None  # (T,) int64 each
+    many: bool = False  # whether there may be several, so that rows name their sequence
+    shape: tuple[int, ...] = ()  # (T,) or (B, T) of an array of IDs
+
+
+def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
+    """Return texts or IDs as sequences; raises InputError for anything else."""
+    if isinstance(text_or_ids, Sequences):
+        return text_or_ids
+    if isinstance(text_or_ids, str):
+        texts = tuple(lines_of(text_or_ids)) if lines else (text_or_ids,)
+        return Sequences(texts=texts, many=lines)
+    if isinstance(text_or_ids, list | tuple) and text_or_ids:
+        is_text = all(isinstance(item, str) for item in text_or_ids)
+        if is_text:
+            return Sequences(texts=tuple(text_or_ids), many=True)
+    ids = ids_of(text_or_ids, most_dimensions=2)
+    return Sequences(ids=tuple(np.atleast_2d(ids)), many=ids.ndim == 2, shape=ids.shape)
+
+
+def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
+    """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
+    ids = np.atleast_1d(array_of(values))
+    if ids.size and ids.dtype.kind not in "iu":
+        raise _neither_error(values)
+    if ids.ndim > most_dimensions:
+        wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
+        raise InputError(f"{wrong}; ids[0] has one less")
+    return ids.astype(np.int64)
+
+
+def array_of(values: Any) -> np.ndarray:
+    """Return values as an array; raises InputError for lists of different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        lengths = [len(row) for row in values if hasattr(row, "__len__")]
+        wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"
+        raise InputError(f"{wrong}; pad them, or give one at a time") from None
+
+
+def _neither_error(values: Any) -> InputError:
+    given = reprlib.repr(values)
+    return InputError(f"this is neither a text nor a list of token IDs, such as [2]: {given}")
+
+
+def tokens_of_sequences(
+    sequences: Sequences, encoding: Encoding | None, special: bool, has_added: bool, notes: Notes
+) -> Tokens:
+    """Return the tokens of texts or of IDs, as `encode_sequences` does; remarks go to the notes.
+
+    Raises InputError for a text without a known encoding.
+    """
+    texts = sequences.texts
+    if texts is None:
+        tokens = encode_sequences(sequences, encoding)
+    elif encoding is None:
+        missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
+        unknown = "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
+        raise InputError(Sentence(unknown, missing=missing))
+    else:
+        tokens = encode_sequences(sequences, encoding, special, has_added)
+        if not special:
+            _remark_special(texts, encoding, has_added, notes)
+        _remark_twice(tokens, encoding, notes)
+    if not len(tokens):
+        notes.add("the input is empty: there are no tokens")
+    return tokens
+
+
+def encode_sequences(
+    sequences: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True
+) -> Tokens:
+    """Return the tokens of texts, which need an encoding, or of IDs.
+
+    If `special`, special tokens are recognised; if also `has_added`, those that a model reads
+    before and after a text are added.
+    """
+    if sequences.texts is None or encoding is None:
+        arrays = sequences.ids or ()
+        starts = np.cumsum([0, *map(len, arrays)])
+        all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
+        return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
+
+    added = encoding.bos_eos if special and has_added else ((), ())
+    bos = np.array(added[0], np.uint32)
+    eos = np.array(added[1], np.uint32)
+    lengths = [0]
+    ids = bytearray()  # an array for each of a million texts would be many times slower
+    for text in sequences.texts:
+        encoded = encoding.encode(text, special)
+        for part in (bos, encoded, eos):
+            ids += part.data
+        lengths.append(len(bos) + len(encoded) + len(eos))
+    return Tokens(
+        np.frombuffer(ids, np.uint32),
+        np.cumsum(lengths),
+        encoding,
+        many=sequences.many,
+        texts=sequences.texts,
+        special=special,
+        added=added,
+    )
+
+
+_SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
+
+
+def _remark_special(
+    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
+) -> None:
+    """Remark on special tokens: those that the model adds, and those that count as plain text."""
+    if has_added:
+        bos, eos = encoding.bos_eos
+        added = []
+        if bos:
+            added.append(f"{_in_words(bos, encoding)} before")
+        if eos:
+            added.append(f"{_in_words(eos, encoding)} after")
+        if added:
+            remark = "the model reads {read} a text; {special} adds them"
+            notes.add(Sentence(remark, read=" and ".join(added)))
+
+    names: set[str] = set()
+    for text in texts:
+        names.update(_SPECIAL.findall(text))
+    plain = [name for name in sorted(names) if len(encoding.encode(name, special=True)) == 1]
+    if plain:
+        remark = "{plain} is read as plain text; {special} makes it one token"
+        notes.add(Sentence(remark, plain=" ".join(plain)))
+
+
+def _remark_twice(tokens: Tokens, encoding: Encoding, notes: Notes) -> None:
+    """Remark on texts that begin with the name of the token that is added before them."""
+    bos, eos = tokens.added
+    if not bos:
+        return
+    first_places = tokens.starts[:-1] + len(bos)
+    has_tokens = first_places < tokens.starts[1:] - len(eos)
+    if (tokens.ids[first_places[has_tokens]] == bos[0]).any():
+        remark = "{bos} is twice before a text: the text begins with it, and {special} adds it"
+        notes.add(Sentence(remark, bos=_in_words(bos, encoding)))
+
+
+def _in_words(ids: Sequence[int], encoding: Encoding) -> str:
+    return " ".join(shown(encoding.token_bytes(token_id)) for token_id in ids)

@@ -1,6 +1,6 @@
 """Tokens: token IDs with their bytes and positions, checks of them, and how a token is shown.
 
-`tokenize` makes Tokens of texts or of IDs; all verbs that read a text work on them. `token_text`
+`text.py` makes Tokens of texts or of IDs; all verbs that read a text work on them. `token_text`
 writes a token as data, `shown` for a page.
 """
 
@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import InputError, Notes
 from embcli.selection import Selection, select
-from embcli.wording import Sentence
+from embcli.wording import Sentence, counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.encodings.encoding import BosEos
     from embcli.records import Columns, FieldType, Names
-    from embcli.text import Sequences
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,41 +127,6 @@ class Tokens:
         if "token" in names:
             fields["token"] = list(map(token_text, self.bytes_of(ids)))
         return {name: fields[name] for name in names if name in fields}
-
-
-def tokenize(
-    sequences: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True
-) -> Tokens:
-    """Return the tokens of texts, which need an encoding, or of IDs.
-
-    If `special`, special tokens are recognised; if also `has_added`, those that a model reads
-    before and after a text are added.
-    """
-    if sequences.texts is None or encoding is None:
-        arrays = sequences.ids or ()
-        starts = np.cumsum([0, *map(len, arrays)])
-        all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
-        return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
-
-    added = encoding.bos_eos if special and has_added else ((), ())
-    bos = np.array(added[0], np.uint32)
-    eos = np.array(added[1], np.uint32)
-    lengths = [0]
-    ids = bytearray()  # an array for each of a million texts would be many times slower
-    for text in sequences.texts:
-        encoded = encoding.encode(text, special)
-        for part in (bos, encoded, eos):
-            ids += part.data
-        lengths.append(len(bos) + len(encoded) + len(eos))
-    return Tokens(
-        np.frombuffer(ids, np.uint32),
-        np.cumsum(lengths),
-        encoding,
-        many=sequences.many,
-        texts=sequences.texts,
-        special=special,
-        added=added,
-    )
 
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
@@ -268,6 +232,37 @@ def chosen_rows(
         return None
     chosen = np.unique(select(rows, size, "row"))
     return chosen if match is None else matching_rows(chosen, match, encoding)
+
+
+def resolve_rows(
+    rows: Selection | None, encoding: Encoding | None, notes: Notes
+) -> Selection | None:
+    """Return chosen rows with an ID in place of each token of an encoding.
+
+    A token may begin with a space that the user left out, which a note says, and special tokens are
+    found by their names. Raises InputError for a text that is not one token.
+    """
+    if encoding is None or not isinstance(rows, str):
+        return rows
+    parts = rows.split(",")
+    for place, part in enumerate(parts):
+        is_token = any(character.isalpha() for character in part)
+        if is_token:
+            parts[place] = str(_id_of_token(part, encoding, notes))
+    return ",".join(parts)
+
+
+def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
+    """Return the ID of a text that is one token, by itself, after a space, or a special one."""
+    for candidate, special in ((text, False), (f" {text}", False), (text, True)):
+        ids = encoding.encode(candidate, special)
+        if len(ids) == 1:
+            if candidate != text:
+                notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")
+            return int(ids[0])
+    what = f"{text[:40]!r} is {counted(len(encoding.encode(text)), 'token')}"
+    hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
+    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
 
 
 def matching_rows(chosen: np.ndarray, match: str, encoding: Encoding | None) -> np.ndarray:

@@ -327,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Answer the requests of standard input, a line each."""
-    from embcli.remote import session
+    from embcli.hub import session
 
     session.PAUSE = 0
     answers = sys.stdout

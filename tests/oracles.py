@@ -14,8 +14,8 @@ import numpy as np
 from embcli.errors import Notes
 from embcli.layer import Layer, Layers, Origin
 from embcli.seeded_layers.seeded import Seeded
-from embcli.text import Sequences
-from embcli.tokens import Tokens, tokenize
+from embcli.text import Sequences, encode_sequences
+from embcli.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +75,7 @@ def gathered_field(records: Records, name: str) -> list[Any]:
 def of_ids(*sequences: list[int]) -> Tokens:
     """Return IDs as tokens that stand for no text."""
     ids = tuple(np.array(sequence, np.int64) for sequence in sequences)
-    return tokenize(Sequences(ids=ids, many=len(sequences) != 1), None)
+    return encode_sequences(Sequences(ids=ids, many=len(sequences) != 1), None)
 
 
 class Stub(Layer):

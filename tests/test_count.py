@@ -19,10 +19,9 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 import embcli
 from embcli import encodings
-from embcli.encodings import cutting
 from embcli.errors import InputError
 from embcli.text import lines_of
-from embcli.verbs.count import Count, Counting, Source
+from embcli.verbs.count import Count, Counting, CountInput
 from tests.readers import from_ndjson
 from tests.runners import TIMEOUT, InProcess, Process, Terminal
 from tests.snapshots import Snapshot
@@ -106,13 +105,6 @@ def libraries(saved: Saved, folder: Path) -> dict[str, Oracle]:
     return found
 
 
-@pytest.fixture
-def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut most texts of a tokenizer.json."""
-    monkeypatch.setattr(cutting, "PART_SIZE", 100)
-
-
-@pytest.mark.usefixtures("_small_parts")
 def test_the_counts_are_those_of_the_libraries(saved: Saved, tmp_path: Path) -> None:
     oracles = libraries(saved, tmp_path)
     assert len(oracles) == 9
@@ -127,7 +119,6 @@ def test_the_counts_are_those_of_the_libraries(saved: Saved, tmp_path: Path) -> 
     assert counts.total.tokens["gpt2"] == sum(row.tokens["gpt2"] for row in counts.rows)
 
 
-@pytest.mark.usefixtures("_small_parts")
 def test_the_lines_have_the_counts_of_the_libraries(saved: Saved, tmp_path: Path) -> None:
     oracles = libraries(saved, tmp_path)
     paths = write_files(tmp_path, 12, seed=49)
@@ -145,7 +136,7 @@ def test_the_lines_have_the_counts_of_the_libraries(saved: Saved, tmp_path: Path
 @given(st.binary(max_size=60))
 def test_the_lines_of_bytes_are_those_of_their_text(data: bytes) -> None:
     data = data.replace(b"\1", b"\n").replace(b"\2", b"\r\n").replace(b"\3", "é日👋".encode())
-    source = Source("a.txt", partial(BytesIO, data))
+    source = CountInput("a.txt", partial(BytesIO, data))
     text = data.decode("utf-8", "replace")
     (row,) = Counting((GPT2_ENCODING,)).rows([source])
     rows = [*Counting((GPT2_ENCODING,), lines=True).rows([source])]

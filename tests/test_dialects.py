@@ -21,7 +21,7 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError, Notes
-from embcli.hub import TOKENIZERS, tokenizer_file
+from embcli.hub.local import TOKENIZERS, tokenizer_file
 from tests.runners import InProcess, Process
 from tests.snapshots import Snapshot
 from tests.test_vocabularies import (

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from embcli.errors import InputError
-from embcli.hub import cache_folder, located
+from embcli.hub.local import cache_folder, located
 from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import Snapshot

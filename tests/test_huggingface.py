@@ -30,11 +30,11 @@ from tokenizers import (
 )
 
 from embcli import encodings, names, seeded
+from embcli.encodings import huggingface
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.merging import bytes_of
 from embcli.errors import InputError
-from embcli.text import Sequences
-from embcli.tokens import tokenize
+from embcli.text import Sequences, encode_sequences
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_ndjson
 from tests.runners import InProcess
@@ -224,7 +224,7 @@ Span = tuple[bytes, int, int, bool]
 
 def spans(text: str, encoding: encodings.Encoding, special: bool = False) -> list[Span]:
     """Return the bytes of each token, its start and end, and if it begins within a character."""
-    tokens = tokenize(Sequences(texts=(text,)), encoding, special)
+    tokens = encode_sequences(Sequences(texts=(text,)), encoding, special)
     result = Tokenization(tokens)
     starts, ends = result.spans.T.tolist()
     known = [token or b"" for token in tokens.bytes_of(tokens.ids)]
@@ -586,3 +586,13 @@ def test_threads_share_a_tokenizer(saved: Saved) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(encode, cases)] == alone
     assert os.path.samestat(os.fstat(2), before)
+
+
+def test_a_text_that_would_not_fit_into_memory_is_refused(
+    saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface, "memory_of_machine", lambda: 150_000)
+    encoding = opened(saved("gpt2"))
+    assert len(encoding.encode("a" * 1000)) > 0
+    with pytest.raises(InputError, match="give it in parts"):
+        encoding.encode("a" * 1001)

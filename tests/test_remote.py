@@ -545,7 +545,7 @@ FAULTS = {
     "slow with a small file": Fault("config.json", "slow"),
 }
 IMPATIENT = """
-from embcli.remote import session
+from embcli.hub import session
 session.TIMEOUT = session.PATIENCE = seconds
 """
 

@@ -14,7 +14,8 @@ from wcwidth import wcswidth
 import embcli
 from embcli.errors import InputError
 from embcli.page import export
-from embcli.tokens import Tokens, tokenize
+from embcli.text import encode_sequences
+from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
 from tests.readers import from_ndjson, written
 from tests.runners import InProcess
@@ -89,7 +90,7 @@ def test_spans_of_ids_that_begin_or_end_within_a_character(lists: list[list[int]
     for ids in lists:
         expected += slow_spans(GPT2.tiktoken.decode_tokens_bytes(ids))
 
-    assert spans(tokenize(id_sequences(lists), GPT2)) == expected
+    assert spans(encode_sequences(id_sequences(lists), GPT2)) == expected
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from wcwidth import wcswidth, wcwidth
 
 from embcli import encodings
-from embcli.text import Sequences
-from embcli.tokens import Tokens, shown, token_text, tokenize
+from embcli.text import Sequences, encode_sequences
+from embcli.tokens import Tokens, shown, token_text
 
 GPT2 = encodings.get("gpt2")
 HARMONY = encodings.get("o200k_harmony")
@@ -30,11 +30,11 @@ id_lists = st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=4)
 
 
 def of_text(text: str, name: str = "gpt2", special: bool = False) -> Tokens:
-    return tokenize(Sequences(texts=(text,)), encodings.get(name), special)
+    return encode_sequences(Sequences(texts=(text,)), encodings.get(name), special)
 
 
 def of_lines(lines: list[str]) -> Tokens:
-    return tokenize(Sequences(texts=tuple(lines), many=True), GPT2)
+    return encode_sequences(Sequences(texts=tuple(lines), many=True), GPT2)
 
 
 def id_sequences(lists: list[list[int]]) -> Sequences:
@@ -63,7 +63,7 @@ def test_sequences_are_those_of_the_lines(lines: list[str]) -> None:
 
 @given(id_lists, st.integers(1, 5))
 def test_windows_cut_each_sequence(lists: list[list[int]], length: int) -> None:
-    cut = tokenize(id_sequences(lists), None).window(length)
+    cut = encode_sequences(id_sequences(lists), None).window(length)
 
     expected = []
     for ids in lists:

@@ -494,7 +494,7 @@ def compare(
     # on the matrix of a model
     embcli compare --from model.safetensors
     """
-    from embcli.opened import sequences_of
+    from embcli.text import sequences_of
 
     sequences = sequences_of(names.COMPARED_IDS) if given.is_empty else given.read("embcli compare")
     from embcli.verbs import compare as verb
@@ -799,7 +799,7 @@ def diff(
 
 def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
     """Return whether an argument is a tokenizer's file, or an encoding if tokens are compared."""
-    from embcli.hub import is_tokenizer
+    from embcli.hub.local import is_tokenizer
 
     return is_tokenizer(name) or (compares_tokens and name in names.ENCODINGS)
 

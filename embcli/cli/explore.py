@@ -11,8 +11,8 @@ import sys
 from embcli.cli.console import is_terminal
 from embcli.cli.groups import ModelOptions, opened
 from embcli.errors import InputError, OutputError, missing_extra
+from embcli.hub.remote import PREFIX
 from embcli.names import TokenLayer
-from embcli.remote import PREFIX
 from embcli.text import decoded
 from embcli.wording import in_line
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from embcli.text import Sequences
-    from embcli.verbs.count import Source
+    from embcli.verbs.count import CountInput
 
 _LONGEST_INPUT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
 _IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
@@ -105,20 +105,20 @@ def _note_carriage_returns(texts: list[str]) -> None:
         say(f"the text keeps {returns}; Python's open() reads them as LF")
 
 
-def sources(files: Sequence[str] | None, text: str | None) -> list[Source]:
+def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
-    from embcli.verbs.count import Source
+    from embcli.verbs.count import CountInput
 
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
-        return [Source.of_text(text)]
+        return [CountInput.of_text(text)]
     found = []
     for name in files or ["-"]:
         if name != "-":
-            found.append(Source.of_file(name))
+            found.append(CountInput.of_file(name))
             continue
         _refuse_terminal("FILE", "embcli count book.txt")
-        found.append(Source(name, lambda: nullcontext(sys.stdin.buffer)))
+        found.append(CountInput(name, lambda: nullcontext(sys.stdin.buffer)))
     return found
 
 

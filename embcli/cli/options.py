@@ -61,7 +61,7 @@ def models(incomplete: str) -> list[str]:
 
     Without such a model there are no names, and the shell completes paths.
     """
-    from embcli.hub import cache_folder, cached_names
+    from embcli.hub.local import cache_folder, cached_names
 
     return [name for name in cached_names(cache_folder()) if name.startswith(incomplete)]
 
@@ -69,7 +69,7 @@ def models(incomplete: str) -> list[str]:
 def tensors(context: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a matrix in the model that the command line names before it."""
     from embcli.files import open_tensors
-    from embcli.hub import located
+    from embcli.hub.local import located
 
     # Arguments have no names yet while an option has no value.
     paths = [context.params.get("path"), *context.args]

@@ -47,7 +47,7 @@ __all__ = [
 _MOST_NAMED = 100
 
 
-def get(named: str | Path, notes: Notes | None = None) -> Encoding:
+def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     """Return the encoding with this name or of this model, which can be a path of a file or folder.
 
     Remarks on what is read over the network for a name that begins with `hf://`, and on what
@@ -56,12 +56,12 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
     >>> get("gpt-4o").name
     'o200k_base'
     """
-    name = str(named)
+    name = str(name_or_path)
     remarks = notes or Notes()
     if name in DEFINITIONS:
         return _of_tiktoken(name)
-    from embcli.hub import OLLAMA, located, tokenizer_file
-    from embcli.remote import PREFIX
+    from embcli.hub.local import OLLAMA, located, tokenizer_file
+    from embcli.hub.remote import PREFIX
 
     if name.startswith(PREFIX):
         return _of_remote(name, remarks)
@@ -83,8 +83,8 @@ def get(named: str | Path, notes: Notes | None = None) -> Encoding:
 
 def _of_remote(name: str, notes: Notes) -> Encoding:
     """Return the encoding of a model that is not on this machine."""
-    from embcli.encodings.gguf import gguf_encoding
-    from embcli.remote import tokenizer
+    from embcli.encodings.gguf.vocabulary import gguf_encoding
+    from embcli.hub.remote import tokenizer
 
     binary = tokenizer(name, notes)
     return gguf_encoding(binary, name) if binary.is_remote else _of_path(binary.path, name, notes)
@@ -186,7 +186,7 @@ def _adds_all(encoding: Encoding, path: Path) -> bool:
 
 def _preferred_name(folder: Path) -> str:
     """Return the name of the file that stands for a folder's tokenizer; empty without one."""
-    from embcli.hub import tokenizer_file
+    from embcli.hub.local import tokenizer_file
 
     with suppress(InputError):
         return tokenizer_file(folder).name
@@ -204,7 +204,7 @@ def _by_itself(path: Path, name: str, kind: Kind) -> Encoding:
 def _of_version(path: Path, name: str, kind: Kind, version: tuple[Path, int, int]) -> Encoding:
     match kind:
         case "GGUF":
-            from embcli.encodings.gguf import gguf_encoding
+            from embcli.encodings.gguf.vocabulary import gguf_encoding
 
             return gguf_encoding(Binary(path), name)
         case "ranks" | "tekken.json":
@@ -252,7 +252,7 @@ def tokenizer_beside(weights: Binary, stored: Encoding | None, notes: Notes) -> 
     It is that of a tokenizer in the same folder, unless the tokens in the file, which `stored` has,
     split a text themselves. Raises InputError for a tokenizer that cannot be read.
     """
-    from embcli.hub import TOKENIZERS, tokenizer_file
+    from embcli.hub.local import TOKENIZERS, tokenizer_file
 
     if stored is not None and stored.splits:
         return stored

@@ -71,10 +71,6 @@ class Encoding(ABC):
         The names of special tokens are plain text unless `special` is set.
         """
 
-    def count(self, text: str, special: bool = False) -> int:
-        """Return how many tokens `encode` returns, T."""
-        return len(self.encode(text, special))
-
     @abstractmethod
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of one token, or None if the encoding has no such token.
@@ -88,10 +84,6 @@ class Encoding(ABC):
 
         None means that the bytes of the tokens are those of the text.
         """
-
-    def why_in_memory(self, text: str, special: bool = False) -> str:
-        """Return a remark on a text that takes much memory to encode; empty for all others."""
-        return ""
 
     def decode(self, ids: np.ndarray) -> bytes:
         joined = bytearray()  # bytes.join takes 80 bytes for each token.

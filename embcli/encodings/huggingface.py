@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.binary import Binary, file_error, read_object, read_whole
-from embcli.encodings import cutting
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
     BosEos,
@@ -38,18 +37,17 @@ from embcli.encodings.merging import (
     piece_to_text,
     spans_of,
 )
-from embcli.wording import counted, in_data
+from embcli.errors import InputError, memory_of_machine
+from embcli.wording import counted, in_bytes, in_data
 
 if TYPE_CHECKING:
     import tokenizers
 
     from embcli.asked.folder import AskedTokenizer
 
-_Value = TypeVar("_Value")
-
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of a byte
 MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
-MAX_WHOLE = 1 << 21  # characters that are encoded as a whole without a remark: some 300 MB
+_BYTES_PER_CHARACTER = 150  # of the memory in which the package keeps the tokens of a text
 
 
 class HuggingFaceEncoding(Encoding):
@@ -146,91 +144,54 @@ class HuggingFaceEncoding(Encoding):
         return tuple(encoded.ids[: places[0]]), tuple(encoded.ids[places[-1] + 1 :])
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        ids = []
-        for _, encoded in self._encoded(text, special, has_offsets=False):
-            ids.append(np.array(encoded.ids, np.uint32))
-        return np.concatenate(ids)
+        return np.array(self._encoded(text, special, has_offsets=False).ids, np.uint32)
 
-    def _encoded(
-        self, text: str, special: bool, has_offsets: bool = True
-    ) -> Iterator[tuple[str, tokenizers.Encoding]]:
-        """Yield the parts of a text, each with its tokens; a short text is one part."""
-        parts = self._parts(text, special)
-        parts_at_once = 8
-        for start in range(0, len(parts), parts_at_once):
-            batch = parts[start : start + parts_at_once]
-            encode = self.tokenizer.encode_batch
-            if not has_offsets:
-                encode = self.tokenizer.encode_batch_fast  # This takes a third less time.
-            encode_batch = partial(encode, batch, add_special_tokens=False)
-            yield from zip(batch, self._called("".join(batch), special, encode_batch), strict=True)
+    def _encoded(self, text: str, special: bool, has_offsets: bool = True) -> tokenizers.Encoding:
+        """Return the tokens of a text, with special tokens recognised or not.
 
-    @lru_cache(1)  # noqa: B019 - the last one is kept, for its IDs and then its spans
-    def _parts(self, text: str, special: bool) -> tuple[str, ...]:
-        if len(text) <= cutting.PART_SIZE or not self._is_local:
-            return (text,)
-        return self._called(text, special, lambda: tuple(cutting.parts(self.tokenizer, text)))
-
-    def _called(self, text: str, special: bool, function: Callable[[], _Value]) -> _Value:
-        """Call a function that encodes a text, with special tokens recognised or not."""
+        Raises InputError for a text whose tokens would not fit into memory.
+        """
         tokenizer = self.tokenizer  # It is read first: a damaged file has an error of its own.
+        size = _BYTES_PER_CHARACTER * len(text)
+        if size > memory_of_machine():
+            raise InputError(
+                f"{self.name} takes about {in_bytes(size)} of memory to split this text of "
+                f"{len(text):,} characters; give it in parts"
+            )
 
-        def call() -> _Value:
+        def call() -> tokenizers.Encoding:
             # All threads share this setting, and call_package lets in one of them at a time.
             splits = self._asked is not None and self._asked.splits_special
             tokenizer.encode_special_tokens = splits or not special
-            return function()
+            encode = tokenizer.encode_batch
+            if not has_offsets:
+                encode = tokenizer.encode_batch_fast  # This takes a third less time.
+            return encode([text], add_special_tokens=False)[0]
 
         failure = f"it cannot split this text of {len(text):,} characters"
         return call_package(self.path, failure, call)
 
-    @cached_property
-    def _is_local(self) -> bool:
-        return cutting.is_local(self.tokenizer)
-
-    def why_in_memory(self, text: str, special: bool = False) -> str:
-        if len(text) <= MAX_WHOLE or len(self._parts(text, special)[-1]) <= MAX_WHOLE:
-            return ""
-        return f"{self.name} cannot cut this text into parts, so encoding it takes much memory"
-
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        spans = []
-        start = 0
-        for part, encoded in self._encoded(text, special):
-            tokens = self._bytes_of(encoded)
-            data = part.encode()
-            if b"".join(tokens) != data:
-                return self._spans_by_offsets(text, special)
-            spans.append(start + spans_of(data, [*map(len, tokens)]))
-            start += len(part)
-        return np.concatenate(spans)
+        """Return the spans of tokens, (T, 2) int64.
 
-    def _bytes_of(self, encoded: tokenizers.Encoding) -> list[bytes]:
-        return [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
-
-    def _spans_by_offsets(self, text: str, special: bool) -> np.ndarray:
-        """Return the spans of tokens that do not spell the text, (T, 2) int64.
-
-        Each byte of a character has a span of its own: the tokenizer gives each byte of unknown
-        characters the span of all of them.
+        If the tokens do not spell the text, each byte of a character has a span of its own: the
+        tokenizer gives each byte of unknown characters the span of all of them.
         """
-        all_spans = []
-        part_start = 0
-        for part, encoded in self._encoded(text, special):
-            tokens = self._bytes_of(encoded)
-            offsets = encoded.offsets
-            spans = np.array(offsets, np.int64).reshape(-1, 2)
-            first = 0
-            for (start, end), group in groupby(offsets):
-                last = first + len(list(group))
-                run = tokens[first:last]
-                characters = part[start:end].encode()
-                if len(run) > 1 and b"".join(run) == characters:
-                    spans[first:last] = start + spans_of(characters, [*map(len, run)])
-                first = last
-            all_spans.append(part_start + spans)
-            part_start += len(part)
-        return np.concatenate(all_spans)
+        encoded = self._encoded(text, special)
+        tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
+        data = text.encode()
+        if b"".join(tokens) == data:
+            return spans_of(data, [*map(len, tokens)])
+        spans = np.array(encoded.offsets, np.int64).reshape(-1, 2)
+        first = 0
+        for (start, end), group in groupby(encoded.offsets):
+            last = first + len(list(group))
+            run = tokens[first:last]
+            characters = text[start:end].encode()
+            if len(run) > 1 and b"".join(run) == characters:
+                spans[first:last] = start + spans_of(characters, [*map(len, run)])
+            first = last
+        return spans
 
     @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
     def token_bytes(self, token_id: int) -> bytes | None:
@@ -289,17 +250,17 @@ class HuggingFaceEncoding(Encoding):
         model = type(self.tokenizer.model).__name__
         if model not in ("BPE", "WordPiece", "Unigram"):
             raise file_error(self.path, f"its model is {model}, whose tokens are whole words")
-        for _, encoded in self._encoded(text, special):
-            ids = encoded.ids
-            tokens = encoded.tokens
-            stop = 0
-            for _, piece in groupby(encoded.word_ids):
-                start = stop
-                stop += len(list(piece))
-                if model == "BPE":
-                    yield self._by_merges(ids[start:stop], tokens[start:stop])
-                else:
-                    yield self._in_order(ids[start:stop])
+        encoded = self._encoded(text, special)
+        ids = encoded.ids
+        tokens = encoded.tokens
+        stop = 0
+        for _, piece in groupby(encoded.word_ids):
+            start = stop
+            stop += len(list(piece))
+            if model == "BPE":
+                yield self._by_merges(ids[start:stop], tokens[start:stop])
+            else:
+                yield self._in_order(ids[start:stop])
 
     def _in_order(self, ids: list[int]) -> Derivation:
         """Return the derivation of a piece that tokens spell from left to right."""

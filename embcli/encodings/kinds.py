@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from embcli.binary import Binary
+from embcli.binary import Binary, is_text
 from embcli.encodings.encoding import sibling_json
-from embcli.text import is_text
 
 Described = Literal[  # transformers reads them by a class, which other files name
     "tokenizer.json",

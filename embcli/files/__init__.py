@@ -1,7 +1,9 @@
 """A checkpoint's file, of any format -> its tensors by name.
 
-The first bytes of a file tell its format, and the format's module reads it. A checkpoint can also
-be several files with an index, whose tensors are read as if they were in one file.
+The first bytes of a file tell its format, and the `read` of the format's module returns the
+tensors. What looks like text goes to `table`, which looks at more lines and finds None if they are
+neither numbers nor words with numbers. A checkpoint can also be several files with an index, whose
+tensors are read as if they were in one file.
 """
 
 from __future__ import annotations
@@ -13,12 +15,11 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from embcli import remote
-from embcli.binary import Binary, quoted, read_object
+from embcli.binary import Binary, is_text, quoted, read_object
 from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors
-from embcli.hub import located
-from embcli.text import is_text
+from embcli.hub import remote
+from embcli.hub.local import located
 
 
 class _Unread(NamedTuple):
@@ -83,20 +84,25 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
     for unread in _UNREAD:
         if re.match(unread.start, start):
             raise binary.file_error(f"it is {unread.what}; {unread.hint}")
-    for format in _FORMATS:
-        if re.match(format.start, start, re.DOTALL):
-            if not format.module:
-                return _read_index(binary)
-            if binary.is_remote and format.module not in _REMOTE:
-                raise binary.file_error(
-                    f"it is of {format.name}; over the network, embcli reads safetensors and GGUF",
-                    "Download it: hf download; then the same command without hf://",
-                )
-            module = import_module(f"embcli.files.{format.module}")
-            tensors: Tensors | None = module.read(binary, notes)
-            if tensors is not None:
-                return tensors
-    raise _unknown_format_error(binary, start)
+    found = [format for format in _FORMATS if re.match(format.start, start, re.DOTALL)]
+    tensors = _read(binary, notes, found[0]) if found else None
+    if tensors is None:
+        raise _unknown_format_error(binary, start)
+    return tensors
+
+
+def _read(binary: Binary, notes: Notes, format: _Format) -> Tensors | None:
+    """Return the tensors of a file of a format; None for a text that has no table."""
+    if not format.module:
+        return _read_index(binary)
+    if binary.is_remote and format.module not in _REMOTE:
+        raise binary.file_error(
+            f"it is of {format.name}; over the network, embcli reads safetensors and GGUF",
+            "Download it: hf download; then the same command without hf://",
+        )
+    module = import_module(f"embcli.files.{format.module}")
+    tensors: Tensors | None = module.read(binary, notes)
+    return tensors
 
 
 def _unknown_format_error(binary: Binary, start: bytes) -> InputError:
@@ -165,3 +171,8 @@ class _Shards(Tensors):
 
     def __len__(self) -> int:
         return len(self._file_names)
+
+    def names_by_file(self) -> dict[str, list[str]]:
+        return {
+            name: list(self._open_file(name)) for name in dict.fromkeys(self._file_names.values())
+        }

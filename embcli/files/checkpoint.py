@@ -63,7 +63,7 @@ class ShiftedLayer(Layer):
         self.dtype = layer.dtype
         self._layer = layer
         self._first = first
-        self.parts = (layer,)
+        self.computed_from = (layer,)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         return self._layer.rows(ids + self._first)
@@ -191,7 +191,7 @@ class Checkpoint:
             if tensor is None:
                 raise self.tensors.file_error(f"it has no {name.replace('_', ' ')} matrix")
             tensors[name] = tensor
-            read_names.update((tensor.name, *tensor.parts))
+            read_names.update((tensor.name, *tensor.computed_from))
             layers[name] = self.tensors.layer(tensor.name)
 
         # The layers of the file count their rounded values, so they are noted before the shift.
@@ -299,7 +299,7 @@ class Checkpoint:
             return Head(None, "none", reason=self.roles.misfit_head)
         if tensor is None:
             return self._head_without_tensor()
-        if tensor.place == token.place:
+        if tensor.stored_at == token.stored_at:
             return Head(tensor, "same")
         rows = equal_rows(token, tensor)
         return Head(tensor, "equal" if rows else "other", rows)

@@ -1,7 +1,7 @@
 """The GGUF format: the tensors of a header, in one file or in parts `NAME-00001-of-00009.gguf`.
 
-`embcli.gguf` reads the header, and `encodings.gguf` the vocabulary in it. The `gguf` package widens
-quantised rows; it is loaded when they are needed.
+`encodings.gguf` reads the header and the vocabulary in it. The `gguf` package widens quantised
+rows; it is loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from embcli.binary import Binary, quoted
-from embcli.encodings.gguf import vocabulary_of
+from embcli.encodings.gguf.header import GgufHeader, GgufTensor, read_header
+from embcli.encodings.gguf.vocabulary import vocabulary_of
 from embcli.errors import Notes, missing_extra
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
-from embcli.gguf import GgufHeader, GgufTensor, read_header
 from embcli.layer import Layer
 
 

@@ -350,8 +350,8 @@ def _natural(*values: Any) -> tuple[int, ...]:
 # --- the functions in place of torch's, with the arguments that torch.save gives them -------------
 
 
-def _tensor(storage: Any, first: Any, shape: Any, strides: Any, *rest: Any) -> _Weight:
-    """Return a tensor; the rest are requires_grad, hooks and marks, such as that it is negated."""
+def _tensor(storage: Any, first: Any, shape: Any, strides: Any, *marks: Any) -> _Weight:
+    """Return a tensor; marks are requires_grad, hooks, and whether it is negated or conjugated."""
     sizes = _natural(*shape)
     steps = _natural(*strides)
     (offset,) = _natural(first)
@@ -363,14 +363,14 @@ def _tensor(storage: Any, first: Any, shape: Any, strides: Any, *rest: Any) -> _
         last += (size - 1) * step
     if all(sizes) and (last + 1) * _item_size(storage.dtype) > storage.size:
         raise Malformed(f"a tensor of shape {sizes} has more numbers than its storage")
-    has_marks = any(rest[2:])
+    has_marks = any(marks[2:])
     return _Weight(storage.dtype, sizes, None if has_marks else storage, offset, steps)
 
 
-def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *rest: Any) -> _Weight:
+def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *marks: Any) -> _Weight:
     """Return a tensor whose storage has bytes; its dtype stands after requires_grad and hooks."""
-    typed_storage = storage._replace(dtype=rest[2])
-    return _tensor(typed_storage, first, shape, strides, *rest[:2], *rest[3:])
+    typed_storage = storage._replace(dtype=marks[2])
+    return _tensor(typed_storage, first, shape, strides, *marks[:2], *marks[3:])
 
 
 def _tensor_without_rows(kind: str, *_arguments: Any) -> _Weight:

@@ -93,6 +93,9 @@ class UnpackedTensors(Tensors):
     def __len__(self) -> int:
         return len(self._stored)
 
+    def names_by_file(self) -> dict[str, list[str]]:
+        return self._stored.names_by_file()
+
     def __getitem__(self, name: str) -> Tensor:
         tensor = self._stored[name]
         scheme = self._packing(name)
@@ -170,9 +173,9 @@ class UnpackedTensors(Tensors):
             return _refused(tensor, f"its scales do not fit it: {scale}")
 
         numbers = file_layer(tensor)
-        parts = [numbers, scale_grid.layer]
+        layers = [numbers, scale_grid.layer]
         if zero_grid:
-            parts.append(zero_grid.layer)
+            layers.append(zero_grid.layer)
 
         def rows(ids: np.ndarray) -> np.ndarray:
             rows = numbers.rows(ids)
@@ -182,10 +185,10 @@ class UnpackedTensors(Tensors):
                 scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
             return scaled
 
-        layer = partial(_UnpackedLayer, parts=parts, unpacked_rows=rows)
+        layer = partial(_UnpackedLayer, computed_from=layers, unpacked_rows=rows)
         label = f"{tensor.dtype} x {_SCALES[part]}"
         names = _names(scale, zero_point)
-        return replace(tensor, dtype=label, matrix=layer, parts=names)
+        return replace(tensor, dtype=label, matrix=layer, computed_from=names)
 
     def _block_size(self) -> tuple[int, int] | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
@@ -216,13 +219,12 @@ class UnpackedTensors(Tensors):
 
         size, width = tensor.shape
         dim = width * 32 // bits
-        groups = (size, dim // max(group_size, 1))
-        if scales.shape != groups or biases.shape != groups or dim != groups[1] * group_size:
+        scale = _grid(scales, (size, dim), None)
+        bias = _grid(biases, (size, dim), None)
+        if not scale or not bias or not scale.block == bias.block == (1, group_size):
             return _refused(tensor, f"its scales do not fit it: {scales} in groups of {group_size}")
 
         words = file_layer(tensor)
-        scale = file_layer(scales)
-        bias = file_layer(biases)
         # A word of 32 bits has its first number in its lowest bits.
         shifts = np.arange(0, 32, bits, dtype=np.uint32)
         lowest_bits = np.uint32(2**bits - 1)
@@ -231,14 +233,14 @@ class UnpackedTensors(Tensors):
             stored = words.stored(ids)  # (n, words) uint32
             numbers = (stored[:, :, None] >> shifts) & lowest_bits
             rows = numbers.reshape(len(ids), dim).astype(np.float32)
-            rows *= np.repeat(scale.rows(ids), group_size, axis=1)
-            rows += np.repeat(bias.rows(ids), group_size, axis=1)
-            return rows
+            unpacked: np.ndarray = rows * scale.of_rows(ids) + bias.of_rows(ids)
+            return unpacked
 
-        layer = partial(_UnpackedLayer, parts=[words, scale, bias], unpacked_rows=rows)
+        layers = [words, scale.layer, bias.layer]
+        layer = partial(_UnpackedLayer, computed_from=layers, unpacked_rows=rows)
         label = f"{bits} bit of MLX"
         names = _names(scales, biases)
-        return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, parts=names)
+        return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, computed_from=names)
 
     # --- model2vec ------------------------------------------------------------------------------
 
@@ -277,7 +279,7 @@ class UnpackedTensors(Tensors):
 
         shape = (size[0], tensor.shape[1])
         names = _names(mapping, weights)
-        return replace(tensor, shape=shape, dtype=label, matrix=layer, parts=names)
+        return replace(tensor, shape=shape, dtype=label, matrix=layer, computed_from=names)
 
     def _mapping(self, tensor: Tensor, rows: int) -> np.ndarray:
         """Return the row of each token ID, (V,) int64; raises InputError for rows out of range."""
@@ -324,14 +326,14 @@ class _Grid:
     """Numbers that the values of a block share; a row of the layer is one of a row of blocks."""
 
     layer: Layer
-    rows: int  # of a block; the last block may have fewer
-    columns: int
+    block: tuple[int, int]  # its rows and columns; the last block may have fewer
     dim: int  # columns of the matrix
 
     def of_rows(self, ids: np.ndarray) -> np.ndarray:
         """Return the number for each value of these rows, (n, D) float32."""
-        by_block = self.layer.rows(ids // self.rows)
-        return np.repeat(by_block, self.columns, axis=1)[:, : self.dim]
+        rows, columns = self.block
+        by_block = self.layer.rows(ids // rows)
+        return np.repeat(by_block, columns, axis=1)[:, : self.dim]
 
 
 def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None) -> _Grid | None:
@@ -348,12 +350,12 @@ def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None)
     if block is not None:
         block_rows, block_columns = block
         blocks = (-(-rows // block_rows), -(-dim // block_columns))
-        return _Grid(layer, block_rows, block_columns, dim) if scale_shape == blocks else None
+        return _Grid(layer, block, dim) if scale_shape == blocks else None
 
     scale_rows, groups = scale_shape
     if scale_rows not in (1, rows) or not groups or dim % groups:
         return None
-    return _Grid(layer, rows // scale_rows, dim // groups, dim)
+    return _Grid(layer, (rows // scale_rows, dim // groups), dim)
 
 
 class _UnpackedLayer(Layer):
@@ -362,13 +364,13 @@ class _UnpackedLayer(Layer):
     def __init__(
         self,
         described: Tensor,
-        parts: Sequence[Layer],
+        computed_from: Sequence[Layer],
         unpacked_rows: Callable[[np.ndarray], np.ndarray],
     ) -> None:
         rows, dim = described.shape
         self.shape = (rows, dim)
         self.dtype = described.dtype
-        self.parts = tuple(parts)
+        self.computed_from = tuple(computed_from)
         self._unpacked_rows = unpacked_rows
 
     def rows(self, ids: np.ndarray) -> np.ndarray:

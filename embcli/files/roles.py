@@ -26,7 +26,7 @@ from embcli.files.families import (
 from embcli.files.parts import part_in_words
 from embcli.files.tensors import Tensor, Tensors
 from embcli.files.text_model import name_parts, text_model_of
-from embcli.hub import PART_WITH_INDEX
+from embcli.hub.local import PART_WITH_INDEX
 from embcli.recipe import AddPosition, AddType, Project
 from embcli.wording import Sentence
 
@@ -170,7 +170,7 @@ class Roles:
                 f"{self.adapter}, and no tensor has the name of a token matrix",
                 "Merge it into its base model before saving: merge_and_unload of PEFT",
             )
-        by_place = {tensor.place: tensor for tensor in tensors.values() if tensor.is_matrix}
+        by_place = {tensor.stored_at: tensor for tensor in tensors.values() if tensor.is_matrix}
         matrices = list(by_place.values())
         is_numbered = PART_WITH_INDEX.fullmatch(tensors.path.name)
         if len(matrices) != 1 or matrices[0].unreadable or is_numbered:
@@ -267,7 +267,7 @@ class Roles:
         rows = first.shape[0]
         compared = rows
         for other in by_name[1:]:
-            if other.place == first.place:
+            if other.stored_at == first.stored_at:
                 continue
             compared = min(compared, equal_rows(first, other))
             if not compared:

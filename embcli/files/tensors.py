@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,51 +72,49 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
         raise tensor.binary.file_error(
             f"{tensor} has numbers that embcli does not read; it reads {known}"
         )
-    matrix = _FileMatrix(tensor, numbers)
-    is_by_row = matrix.column_step == 1
-    read = matrix.read_rows if is_by_row else matrix.read_columns
-    place = range(tensor.start, tensor.start + tensor.size)
-    load = partial(tensor.binary.load, place, quoted(tensor.name))
-    return StoredLayer(tensor.shape, numbers, read, load)
+    width = tensor.shape[1] // numbers.values
+    row_step, column_step = tensor.strides or (width, 1)
+    items = _Items(tensor, numbers.stored, width, row_step, column_step)
+    read = _read_rows if column_step == 1 else _read_columns
+    byte_range = range(tensor.start, tensor.start + tensor.size)
+    load = partial(tensor.binary.load, byte_range, quoted(tensor.name))
+    return StoredLayer(tensor.shape, numbers, partial(read, items), load)
 
 
-class _FileMatrix:
-    """A matrix in a file, read as ranges of bytes; IDs are ascending, (n,) int64."""
+class _Items(NamedTuple):
+    """Where the items of a matrix are in its file; steps are in items, from one to the next."""
 
-    def __init__(self, tensor: Tensor, numbers: StoredDtype) -> None:
-        self.binary = tensor.binary
-        self.start = tensor.start
-        self.dtype = numbers.stored
-        self.width = tensor.shape[1] // numbers.values
-        row_step, column_step = tensor.strides or (self.width, 1)
-        self.row_step = row_step
-        self.column_step = column_step
+    tensor: Tensor
+    dtype: np.dtype[Any]
+    width: int  # items of a row
+    row_step: int
+    column_step: int
 
-    def read_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Read each run of rows as one range."""
-        rows = np.empty((len(ids), self.width), self.dtype)
-        are_adjacent = self.row_step == self.width
-        first, last = runs(ids, gap=1 if are_adjacent else 0)
-        starts = self.start + ids[first] * self.row_step * self.dtype.itemsize
-        lengths = (last - first) * self.width * self.dtype.itemsize
-        self.binary.gather(rows, starts.tolist(), lengths.tolist())
+
+def _read_rows(items: _Items, ids: np.ndarray) -> np.ndarray:
+    """Read rows by ascending IDs, (n,) int64, each run of them as one range."""
+    rows = np.empty((len(ids), items.width), items.dtype)
+    are_adjacent = items.row_step == items.width
+    first, last = runs(ids, gap=1 if are_adjacent else 0)
+    starts = items.tensor.start + ids[first] * items.row_step * items.dtype.itemsize
+    lengths = (last - first) * items.width * items.dtype.itemsize
+    items.tensor.binary.gather(rows, starts.tolist(), lengths.tolist())
+    return rows
+
+
+def _read_columns(items: _Items, ids: np.ndarray) -> np.ndarray:
+    """Read rows by ascending IDs, (n,) int64: of each column, the range that has all of them."""
+    rows = np.empty((len(ids), items.width), items.dtype)
+    if not len(ids):
         return rows
-
-    def read_columns(self, ids: np.ndarray) -> np.ndarray:
-        """Read each column of a run of rows as one range, with the rows between them."""
-        longest_gap = 1 << 11  # numbers that are read faster than another read begins
-        rows = np.empty((len(ids), self.width), self.dtype)
-        are_adjacent = self.row_step == 1
-        all_runs = runs(ids, gap=longest_gap if are_adjacent else 0)
-        for first, last in zip(*all_runs, strict=True):
-            places = ids[first:last] - ids[first]
-            values = np.empty(places[-1] + 1, self.dtype)
-            for column in range(self.width):
-                step = ids[first] * self.row_step + column * self.column_step
-                start = self.start + int(step) * self.dtype.itemsize
-                self.binary.gather(values, [start], [values.nbytes])
-                rows[first:last, column] = values[places]
-        return rows
+    places = (ids - ids[0]) * items.row_step
+    values = np.empty(places[-1] + 1, items.dtype)
+    for column in range(items.width):
+        first = int(ids[0]) * items.row_step + column * items.column_step
+        start = items.tensor.start + first * items.dtype.itemsize
+        items.tensor.binary.gather(values, [start], [values.nbytes])
+        rows[:, column] = values[places]
+    return rows
 
 
 class PackedError(InputError):
@@ -136,7 +134,7 @@ class Tensor:
     # Items from one index to the next, by dimension; empty if row follows row.
     strides: tuple[int, ...] = ()
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of a tensor of two dimensions
-    parts: tuple[str, ...] = ()  # the names of other tensors that the matrix is computed from
+    computed_from: tuple[str, ...] = ()  # the names of other tensors that its rows depend on
     unreadable: str = ""  # why its numbers are not those of the matrix, such as a packing
     packed: bool = False  # whether it is unreadable because a known scheme packs it
     # The shape in the file of an array of other than two dimensions that is read as a matrix.
@@ -155,7 +153,7 @@ class Tensor:
         return len(self.shape) == 2 and all(self.shape)
 
     @property
-    def place(self) -> tuple[object, ...]:
+    def stored_at(self) -> tuple[object, ...]:
         """Where the numbers are stored, and how they are read: equal for two names of a tensor."""
         return self.binary.path, self.start, self.dtype, self.shape, self.strides
 
@@ -198,6 +196,13 @@ class Tensors(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self.tensors)
+
+    def names_by_file(self) -> dict[str, list[str]]:
+        """Return the names of the tensors in each file of an index, also those it does not name.
+
+        All headers are read, each once; raises InputError for a damaged file.
+        """
+        return {self.binary.name: list(self)}
 
     def layer(self, name: str) -> Layer:
         """Return a matrix as a layer of rows.

@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, BinaryStream
+from embcli.binary import Binary, BinaryStream, is_text
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError, Notes
 from embcli.files.numbers import STORED_DTYPES
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
 from embcli.layer import Layer
-from embcli.text import is_text
 
 LONGEST_LINE = 1 << 22  # bytes
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
@@ -116,9 +115,9 @@ def _usual_count(lines: Iterable[bytes]) -> int:
 def _count_numbers(line: bytes) -> int:
     """Return how many numbers a line ends with, after a word."""
     stripped = line.rstrip()
-    _, _, rest = stripped.partition(b"\t" if b"\t" in stripped else b" ")
+    _, _, numbers = stripped.partition(b"\t" if b"\t" in stripped else b" ")
     count = 0
-    for field in reversed(rest.split()):
+    for field in reversed(numbers.split()):
         if not is_number(field):
             break
         count += 1

@@ -107,7 +107,7 @@ def omission(excerpt: Excerpt, what: str, numbers: np.ndarray | None = None) -> 
 
     if numbers is None:
         numbers = np.arange(excerpt.total)
-    hidden = numbers[excerpt.head : excerpt.total - excerpt.tail]
+    hidden = numbers[excerpt.leading : excerpt.total - excerpt.trailing]
     share = f"({excerpt.left_out:,} of {excerpt.total:,})"
     if len(hidden) == 1:
         return f"{what} {hidden[0]} {share}"

@@ -58,7 +58,7 @@ class Count(NamedTuple):
         return Count(self.file, self.line + 1, tokens, characters, size)
 
 
-class Source(NamedTuple):
+class CountInput(NamedTuple):
     """A text or a file; it is opened when its turn comes."""
 
     path: str | None  # None for a text
@@ -66,11 +66,11 @@ class Source(NamedTuple):
     may_be_binary: bool = False  # then it is left out, as a file in a folder is
 
     @classmethod
-    def of_text(cls, text: str) -> Source:
+    def of_text(cls, text: str) -> CountInput:
         return cls(None, partial(io.BytesIO, original_bytes(text)))
 
     @classmethod
-    def of_file(cls, path: str | Path, may_be_binary: bool = False) -> Source:
+    def of_file(cls, path: str | Path, may_be_binary: bool = False) -> CountInput:
         return cls(str(path), partial(Path(path).open, "rb"), may_be_binary)
 
 
@@ -96,11 +96,11 @@ class Counting:
             wrong = "{fail_above} must be at least 0, not {given:,}"
             raise InputError(Sentence(wrong, given=self.fail_above))
         for encoding in self.encodings:
-            encoding.count("", self.special)
+            encoding.encode("", self.special)
         names = [encoding.name for encoding in self.encodings]
         self.total = Count("total", 0, dict.fromkeys(names, 0), 0, 0)
 
-    def rows(self, sources: Iterable[Source]) -> Iterator[Count]:
+    def rows(self, sources: Iterable[CountInput]) -> Iterator[Count]:
         """Yield the rows of texts and files as they are counted."""
         for source in self._files(sources):
             try:
@@ -143,11 +143,8 @@ class Counting:
 
     def _tokens(self, encoding: Encoding, text: str) -> int:
         """Return how many tokens a model reads for a text."""
-        remark = encoding.why_in_memory(text, self.special)
-        if remark:
-            self.notes.add(remark)
         added = sum(map(len, encoding.bos_eos)) if self.special else 0
-        return added + encoding.count(text, self.special)
+        return added + len(encoding.encode(text, self.special))
 
     def _fail(self, path: str | None, error: OSError | InputError) -> None:
         """Note that a file cannot be counted; the next one is."""
@@ -157,7 +154,7 @@ class Counting:
             reason = Sentence("it is a folder; {recursive} counts the files in it")
         self.notes.add(Sentence("cannot count {what}: {reason}", what=_shown(path), reason=reason))
 
-    def _files(self, sources: Iterable[Source]) -> Iterator[Source]:
+    def _files(self, sources: Iterable[CountInput]) -> Iterator[CountInput]:
         """Yield texts and files and, if they are asked for, the files in folders."""
         for source in sources:
             if self.recursive and source.path is not None and Path(source.path).is_dir():
@@ -165,7 +162,7 @@ class Counting:
             else:
                 yield source
 
-    def _files_in(self, folder: str) -> Iterator[Source]:
+    def _files_in(self, folder: str) -> Iterator[CountInput]:
         """Yield the files in a folder that are neither hidden nor special."""
 
         def fail(error: OSError) -> None:
@@ -178,7 +175,7 @@ class Counting:
             for name in sorted(set(files) - hidden):
                 path = Path(parent, name)
                 if path.is_file():
-                    yield Source.of_file(path, may_be_binary=True)
+                    yield CountInput.of_file(path, may_be_binary=True)
                 else:
                     self.binary += 1
 
@@ -323,7 +320,7 @@ def count(
     counting = Counting(found, lines, special, fail_above, recursive, notes)
     given_texts = [texts] if isinstance(texts, str) else texts
     given_paths = [paths] if isinstance(paths, str | Path) else paths
-    sources = [Source.of_text(text) for text in given_texts]
-    sources += [Source.of_file(path) for path in given_paths]
+    sources = [CountInput.of_text(text) for text in given_texts]
+    sources += [CountInput.of_file(path) for path in given_paths]
     rows = tuple(counting.rows(sources))
     return Counts(rows, counting, notes=counting.notes)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.opened import Opened, ids_of
+from embcli.opened import Opened
+from embcli.text import ids_of
 from embcli.tokens import check_known
 from embcli.wording import Sentence
 

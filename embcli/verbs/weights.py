@@ -18,7 +18,7 @@ from embcli.errors import check_choice
 from embcli.layer import Layer, Origin, Summary, shape_of
 from embcli.names import LayerName, Sort
 from embcli.numerics.statistics import NormOrder, norm_order
-from embcli.opened import Opened, resolve_rows
+from embcli.opened import Opened
 from embcli.records import (
     ArraySpec,
     Columns,
@@ -31,7 +31,7 @@ from embcli.records import (
 )
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, Selection, select
-from embcli.tokens import token_text, tokens_of
+from embcli.tokens import resolve_rows, token_text, tokens_of
 from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:

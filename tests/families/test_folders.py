@@ -15,8 +15,8 @@ import embcli
 from embcli import encodings
 from embcli.encodings import Encoding
 from embcli.errors import InputError
-from embcli.text import Sequences
-from embcli.tokens import Tokens, tokenize
+from embcli.text import Sequences, encode_sequences
+from embcli.tokens import Tokens
 from tests.oracles import assert_same_bits
 from tests.runners import InProcess
 
@@ -89,7 +89,7 @@ def test_every_text_has_the_ids_of_transformers(name: str, tmp_path: Path) -> No
 
     wrong = {}
     for special in (False, True):
-        tokens = tokenize(Sequences(texts=TEXTS, many=True), encoding, special)
+        tokens = encode_sequences(Sequences(texts=TEXTS, many=True), encoding, special)
         found = ids_of_texts(tokens)
         assert len(found) == len(TEXTS)
         for text, ids in zip(TEXTS, found, strict=True):

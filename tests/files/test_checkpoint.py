@@ -499,7 +499,7 @@ def test_the_names_that_save_model_drops_are_names_of_the_tensor(token: str) -> 
     source = Checkpoint("model.safetensors")
     assert_rows(source.open({"token": None})["token"], model[token].weight.detach().numpy())
     assert source.head.relation == "same"
-    assert len({tensor.place for tensor in source.tensors.values()}) == 1
+    assert len({tensor.stored_at for tensor in source.tensors.values()}) == 1
     assert len(source.tensors) == 2
 
 

@@ -46,8 +46,8 @@ def test_views_of_one_storage_are_other_matrices(
     torch.save({"corner": corner, "view": view(square), "again": corner}, "m.pt")
     tensors = tensors_of("m.pt")
     assert_rows(tensors.layer("view"), torch.load("m.pt")["view"].numpy())
-    assert tensors["corner"].place == tensors["again"].place
-    assert tensors["corner"].place != tensors["view"].place
+    assert tensors["corner"].stored_at == tensors["again"].stored_at
+    assert tensors["corner"].stored_at != tensors["view"].stored_at
 
 
 def test_tensors_are_found_in_dictionaries_and_lists_by_the_keys_that_lead_to_them() -> None:

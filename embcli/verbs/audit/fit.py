@@ -22,7 +22,7 @@ from embcli.files import open_tensors
 from embcli.files.families import HEAD_BIASES
 from embcli.files.special_ids import SpecialId, special_ids, unknown_template_names
 from embcli.files.tensors import PackedError, Tensors
-from embcli.hub import PART_WITH_INDEX
+from embcli.hub.local import PART_WITH_INDEX
 from embcli.layer import Source, shape_of
 from embcli.names import Fault
 from embcli.wording import counted
@@ -324,7 +324,7 @@ def _wrong_parts(source: Checkpoint, head: Head) -> Iterator[str]:
     for name in HEAD_BIASES.split():
         bias = roles.nearest(name)
         if bias is not None:
-            biases[bias.place] = bias
+            biases[bias.stored_at] = bias
     for bias in biases.values():
         is_finite = np.isfinite(source.values(bias.name))
         if is_finite.size != size or not is_finite.all():

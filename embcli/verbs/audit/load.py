@@ -258,7 +258,7 @@ def _of_ties(facts: ModelFacts, source: Checkpoint, head_is_copy: bool) -> Itera
     head = None
     if facts.ties_head and not _states_untied(source.config):
         head = source.roles.find("head")
-    if head is not None and head.place != token.place and not head_is_copy:
+    if head is not None and head.stored_at != token.stored_at and not head_is_copy:
         yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
         if name == facts.head or not {name, other} <= stored:

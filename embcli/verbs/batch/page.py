@@ -196,7 +196,7 @@ def _sentence(tokens: list[str], room: int) -> str:
         excerpt = Excerpt.ends(count, len(inputs))
         words = [inputs[place] for place in excerpt.places]
         if excerpt.left_out:
-            words.insert(excerpt.head, "…")
+            words.insert(excerpt.leading, "…")
         text = f"{' '.join(words)} → {target}"
         if cell_len(text) <= room:
             break

@@ -220,7 +220,7 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         changes = [change for change in diff.changes if change.state == state]
         excerpt = Excerpt.first(diff.top, len(changes))
         if changes:
-            yield from _table(state, changes[: excerpt.head])
+            yield from _table(state, changes[: excerpt.leading])
             omissions.append(omission(excerpt, f"{state} token", np.arange(1, excerpt.total + 1)))
     missing = left_out(*omissions, parameters=("top",))
     if missing is not None:

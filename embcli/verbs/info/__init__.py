@@ -177,7 +177,7 @@ def parameters_of(tensors: Tensors) -> int | None:
     It is None if a file of several cannot be read.
     """
     try:
-        sizes = {tensor.place: math.prod(tensor.shape) for tensor in tensors.values()}
+        sizes = {tensor.stored_at: math.prod(tensor.shape) for tensor in tensors.values()}
     except InputError:
         return None
     return sum(sizes.values())
@@ -293,7 +293,7 @@ def local_models(notes: Notes) -> Models:
 
     A note names a model that cannot be read.
     """
-    from embcli.hub import cache_folder, cached_models, ollama_models, ollama_places
+    from embcli.hub.local import cache_folder, cached_models, ollama_models, ollama_places
 
     cache = cache_folder()
     models = []

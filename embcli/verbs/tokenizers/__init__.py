@@ -16,10 +16,11 @@ import numpy as np
 from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, check_choice
 from embcli.names import CUT_FAULTS, CutFault, __version__
-from embcli.opened import TextOrIds, sequences_of
+from embcli.opened import TextOrIds
 from embcli.records import Document, FieldType, Names, Piece, Records
 from embcli.result import Result
-from embcli.tokens import Tokens, tokenize
+from embcli.text import encode_sequences, sequences_of
+from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers.measure import Bounds, Segment, segment_bounds, token_ends
 from embcli.wording import counted
@@ -179,7 +180,9 @@ def tokenizers(
     if texts is None:
         raise InputError("only a text can be split by several tokenizers, not IDs")
 
-    tokens = tuple(tokenize(sequences, encoding, special, has_added=False) for encoding in found)
+    tokens = tuple(
+        encode_sequences(sequences, encoding, special, has_added=False) for encoding in found
+    )
     if not any(map(len, tokens)):
         all_notes.add("the input is empty: there are no tokens")
     sizes = [len(text.encode()) + 1 for text in texts]

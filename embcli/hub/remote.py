@@ -1,8 +1,8 @@
 """Models that are not on this machine: `hf://org/name[@revision][/file]`.
 
 This is the only part of embcli that uses the network, and only for names that begin with `hf://`.
-`files` has the files of a model at one commit as if they were on disk, and `session` sends requests
-through huggingface_hub's session.
+`remote_files` has the files of a model at one commit as if they were on disk, and `session` sends
+requests through huggingface_hub's session.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from embcli.binary import Binary, quoted
 from embcli.errors import InputError, Notes, missing_extra
-from embcli.hub import TOKENIZERS, WEIGHTS, located, model_file, tokenizer_file
+from embcli.hub.local import TOKENIZERS, WEIGHTS, located, model_file, tokenizer_file
 from embcli.wording import in_bytes
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _opened(
         if path:
             return Binary(located(model, lambda folder: folder / path))
         return Binary(located(model, file_of))
-    from embcli.remote.files import RemoteFolder
+    from embcli.hub.remote_files import RemoteFolder
 
     return RemoteFolder.of_model(uri, notes).found(path, patterns, lack)
 
@@ -75,7 +75,7 @@ def _parsed(name: str) -> HfUri:
         from huggingface_hub import parse_hf_uri
         from huggingface_hub.errors import HfUriError
 
-        import embcli.remote.files  # noqa: F401 - Older versions have another HTTP client.
+        import embcli.hub.remote_files  # noqa: F401 - Older versions have another HTTP client.
     except ImportError as error:
         raise InputError(missing_extra(PREFIX, "models", error)) from None
 

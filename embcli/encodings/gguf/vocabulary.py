@@ -22,6 +22,7 @@ from embcli.encodings.encoding import (
     import_package,
     load_facts,
 )
+from embcli.encodings.gguf.header import GgufHeader, read_header
 from embcli.encodings.merging import (
     Derivation,
     ToBytes,
@@ -33,7 +34,6 @@ from embcli.encodings.merging import (
 from embcli.encodings.pieces import BytePairs, PieceTokenizer, ScoredPairs, Unigrams, WordPieces
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
-from embcli.gguf import GgufHeader, read_header
 from embcli.wording import Sentence, in_data
 
 # The types of tokens are those of SentencePiece.

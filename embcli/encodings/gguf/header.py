@@ -1,7 +1,7 @@
 """The header of a GGUF file: the metadata of the model, its vocabulary, and its tensors' places.
 
-`files.gguf` reads the tensors, and `encodings.gguf` the vocabulary. The format is described in
-ggml's docs/gguf.md.
+`files.gguf` reads the tensors, and `vocabulary` what the header says of tokens. The format is
+described in ggml's docs/gguf.md.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from huggingface_hub.file_download import repo_folder_name
 from embcli.atomic import replacing
 from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
-from embcli.hub import TOKENIZERS, module_folders, preferred
-from embcli.remote import session
+from embcli.hub import session
+from embcli.hub.local import TOKENIZERS, module_folders, preferred
 from embcli.store import Store
 from embcli.wording import in_bytes
 
@@ -191,30 +191,30 @@ class RemoteBinary(Binary):
 
         As much is read as stands before it: a longer header takes few requests.
         """
-        place = range(offset, min(offset + length, self.size))
-        if not place:
+        byte_range = range(offset, min(offset + length, self.size))
+        if not byte_range:
             return b""
-        known = self._known(place)
+        known = self._known(byte_range)
         if known is not None:
             return known
-        ahead = max(len(place), _FIRST, offset)
+        ahead = max(len(byte_range), _FIRST, offset)
         stop = min(offset + ahead, self.size)
         header = self._header(range(offset, stop))
-        return header[: len(place)]
+        return header[: len(byte_range)]
 
-    def _header(self, place: range) -> bytes:
+    def _header(self, byte_range: range) -> bytes:
         """Return a range, which an earlier run may have kept."""
-        key = sha256(f"{self._url} {place}".encode()).hexdigest()
+        key = sha256(f"{self._url} {byte_range}".encode()).hexdigest()
         name = f"header-{key[:32]}.npy"
-        kept = self._store.read(name, (len(place),), np.uint8) if self._store else None
+        kept = self._store.read(name, (len(byte_range),), np.uint8) if self._store else None
         if kept is not None:
             data = kept.tobytes()
         else:
-            data = session.get(self.name, self._url, place)
+            data = session.get(self.name, self._url, byte_range)
             if self._store:
                 array = np.frombuffer(data, np.uint8)
                 self._store.write(name, array.shape, [array], self._notes, np.uint8)
-        self._pieces.append((place, data))
+        self._pieces.append((byte_range, data))
         return data
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
@@ -223,46 +223,46 @@ class RemoteBinary(Binary):
         They stay in memory: a result can ask for the same rows for each of its matrices.
         """
         pairs = zip(offsets, lengths, strict=True)
-        places = [range(offset, offset + length) for offset, length in pairs if length]
+        byte_ranges = [range(offset, offset + length) for offset, length in pairs if length]
         missing: list[range] = []
-        for place in places:
-            if self._known(place) is not None:
+        for byte_range in byte_ranges:
+            if self._known(byte_range) is not None:
                 continue
-            if missing and 0 <= place.start - missing[-1].stop < _GAP:
-                missing[-1] = range(missing[-1].start, place.stop)
+            if missing and 0 <= byte_range.start - missing[-1].stop < _GAP:
+                missing[-1] = range(missing[-1].start, byte_range.stop)
             else:
-                missing.append(place)
+                missing.append(byte_range)
         self._pieces += zip(missing, self._fetch(missing), strict=True)
 
-        rest = buffer.reshape(-1).view(np.uint8).data
-        for place in places:
-            rest[: len(place)] = self._known(place) or b""
-            rest = rest[len(place) :]
+        unfilled = buffer.reshape(-1).view(np.uint8).data
+        for byte_range in byte_ranges:
+            unfilled[: len(byte_range)] = self._known(byte_range) or b""
+            unfilled = unfilled[len(byte_range) :]
 
-    def load(self, place: range, what: str) -> None:
-        if self._known(place) is not None:
+    def load(self, byte_range: range, what: str) -> None:
+        if self._known(byte_range) is not None:
             return
-        size = in_bytes(len(place))
-        if len(place) > LONGEST_LOAD:
+        size = in_bytes(len(byte_range))
+        if len(byte_range) > LONGEST_LOAD:
             limit = in_bytes(LONGEST_LOAD)
             reason = f"all of {what} is {size}, and embcli reads at most {limit} over the network"
             local_name = self._model.removeprefix("hf://")
             cure = f"hf download {self._model}; then the same command with {local_name}"
             raise self.file_error(reason, cure)
-        starts = range(0, len(place), _PART)
-        parts = [place[start : start + _PART] for start in starts]
+        starts = range(0, len(byte_range), _PART)
+        parts = [byte_range[start : start + _PART] for start in starts]
         answers = self._fetch(parts)
-        data = self._notes.watch(answers, len(place), len)
-        self._pieces.append((place, b"".join(data)))
+        data = self._notes.watch(answers, len(byte_range), len)
+        self._pieces.append((byte_range, b"".join(data)))
 
-    def _known(self, place: range) -> bytes | None:
+    def _known(self, byte_range: range) -> bytes | None:
         """Return a range that is in memory; None for another one."""
         for known, data in self._pieces:
-            if known.start <= place.start and place.stop <= known.stop:
-                return data[place.start - known.start : place.stop - known.start]
+            if known.start <= byte_range.start and byte_range.stop <= known.stop:
+                return data[byte_range.start - known.start : byte_range.stop - known.start]
         return None
 
-    def _fetch(self, places: list[range]) -> Iterator[bytes]:
+    def _fetch(self, byte_ranges: list[range]) -> Iterator[bytes]:
         get = partial(session.get, self.name, self._url)
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            yield from pool.map(get, places)
+            yield from pool.map(get, byte_ranges)

@@ -52,7 +52,7 @@ def described(name: str, model: str, revision: str | None) -> tuple[str, dict[st
         raise _error(name, f"{hub()} does not answer as a hub does", hint) from None
 
 
-def get(name: str, url: str, place: range | None = None) -> bytes:
+def get(name: str, url: str, byte_range: range | None = None) -> bytes:
     """Return the bytes at a URL, or a range of them.
 
     Raises InputError, which names the file or the model, for any other answer.
@@ -62,7 +62,7 @@ def get(name: str, url: str, place: range | None = None) -> bytes:
     while True:
         tries += 1
         try:
-            return _answer(url, place)
+            return _answer(url, byte_range)
         except httpx2.HTTPError as error:
             is_late = time.monotonic() - start > _LATEST_TRY
             if tries == _MOST_TRIES or is_late or not _is_brief(error):
@@ -72,7 +72,7 @@ def get(name: str, url: str, place: range | None = None) -> bytes:
         time.sleep(PAUSE)
 
 
-def _answer(url: str, place: range | None) -> bytes:
+def _answer(url: str, byte_range: range | None) -> bytes:
     """Send a request, and return the bytes of its answer.
 
     Raises HTTPError for a fault, and ValueError for an answer that is not the range.
@@ -80,8 +80,8 @@ def _answer(url: str, place: range | None) -> bytes:
     headers = build_hf_headers(library_name=PROGRAM, library_version=__version__)
     headers["Accept-Encoding"] = "identity"
     wanted = ""
-    if place is not None:
-        wanted = f"{place.start}-{place.stop - 1}"
+    if byte_range is not None:
+        wanted = f"{byte_range.start}-{byte_range.stop - 1}"
         headers["Range"] = f"bytes={wanted}"
     request = get_session().stream(
         "GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True
@@ -90,11 +90,11 @@ def _answer(url: str, place: range | None) -> bytes:
         response.raise_for_status()
         host = response.url.host
         given = response.headers.get("Content-Range", "the whole file")[:80]
-        if place is not None and not given.startswith(f"bytes {wanted}/"):
+        if byte_range is not None and not given.startswith(f"bytes {wanted}/"):
             # Nothing is read of such an answer.
             raise ValueError(f"{host} sends {given} in place of bytes {wanted}")
         data = _body(response)
-    if place is not None and len(data) != len(place):
+    if byte_range is not None and len(data) != len(byte_range):
         raise ValueError(f"{host} sends {len(data):,} bytes in place of bytes {wanted}")
     return data
 

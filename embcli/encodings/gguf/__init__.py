@@ -1,0 +1,4 @@
+"""GGUF files, except the rows of their tensors: the header, and the vocabulary in it.
+
+`embcli.files.gguf` reads the rows.
+"""
