@@ -39,6 +39,19 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew() -> None:
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
 
 
+def test_the_words_of_sentence_transformers_stand_for_their_rows() -> None:
+    matrix = np.concatenate([np.zeros((1, 4), np.float32), normal(2, 4)])
+    save_matrix("m/model.safetensors", matrix, "emb_layer.weight")
+    words = {"vocab": ["PADDING_TOKEN", "cat", "the"], "stop_words": ["the"]}
+    Path("m/whitespacetokenizer_config.json").write_text(json.dumps(words))
+
+    opened = embcli.open("m")
+
+    assert opened.lookup("the cat").ids.tolist() == [2, 1]
+    assert opened.audit().is_sound
+    assert "stop words" in str(opened.audit().notes)
+
+
 def test_the_same_name_in_another_folder_is_another_tokenizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

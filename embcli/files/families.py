@@ -33,7 +33,8 @@ NAMES: dict[str, tuple[str, ...]] = {
             "token_embd "  # GGUF, all models
             "token_embedding "  # CLIP, Whisper as OpenAI publishes it
             "tokens_embed "  # the first GPT
-            "input_embeds_layer"  # Bark
+            "input_embeds_layer "  # Bark
+            "emb_layer"  # WordEmbeddings of Sentence Transformers
         ),
         "token",  # archives that users make
         "embeddings",  # Mamba, RWKV, XLM, Model2Vec
