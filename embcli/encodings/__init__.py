@@ -233,9 +233,9 @@ def _of_asked(path: Path, name: str, asked: AskedTokenizer) -> Encoding:
         from embcli.encodings.asked import AskedEncoding
 
         return AskedEncoding(path, name, asked)
-    from embcli.encodings.huggingface import HuggingFaceEncoding, parse_tokenizer
+    from embcli.encodings.huggingface import HuggingFaceEncoding, read_tokenizer
 
-    read = partial(parse_tokenizer, path, asked.described)
+    read = partial(read_tokenizer, path, asked.described)
     return HuggingFaceEncoding(path, name, read, asked)
 
 

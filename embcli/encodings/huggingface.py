@@ -327,21 +327,13 @@ class HuggingFaceEncoding(Encoding):
         return ranks
 
 
-def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
-    """Return the tokenizer of a tokenizer.json."""
+def read_tokenizer(path: Path, described: str | None = None) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a tokenizer.json, or the one that is described for its folder."""
     _need_package(path, "tokenizer.json")
     from tokenizers import Tokenizer
 
-    data = read_whole(Binary(path), MAX_FILE_SIZE)
+    data = read_whole(Binary(path), MAX_FILE_SIZE) if described is None else described.encode()
     return call_package(path, "it is not a tokenizer.json", lambda: Tokenizer.from_buffer(data))
-
-
-def parse_tokenizer(path: Path, described: str) -> tokenizers.Tokenizer:
-    """Return the tokenizer that a tokenizer.json describes; errors name the file."""
-    _need_package(path, "tokenizer.json")
-    from tokenizers import Tokenizer
-
-    return call_package(path, "it cannot be read", lambda: Tokenizer.from_str(described))
 
 
 def read_word_pieces(path: Path) -> tokenizers.Tokenizer:

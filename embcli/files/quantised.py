@@ -9,7 +9,7 @@ What cannot be unpacked is refused: integers are never shown in place of the num
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -173,9 +173,9 @@ class UnpackedTensors(Tensors):
             return _refused(tensor, f"its scales do not fit it: {scale}")
 
         numbers = file_layer(tensor)
-        layers = [numbers, scale_grid.layer]
+        layers: tuple[Layer, ...] = (numbers, scale_grid.layer)
         if zero_grid:
-            layers.append(zero_grid.layer)
+            layers = (*layers, zero_grid.layer)
 
         def rows(ids: np.ndarray) -> np.ndarray:
             rows = numbers.rows(ids)
@@ -185,7 +185,7 @@ class UnpackedTensors(Tensors):
                 scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
             return scaled
 
-        layer = partial(_UnpackedLayer, computed_from=layers, unpacked_rows=rows)
+        layer = partial(_unpacked_layer, computed_from=layers, unpacked_rows=rows)
         label = f"{tensor.dtype} x {_SCALES[part]}"
         names = _names(scale, zero_point)
         return replace(tensor, dtype=label, matrix=layer, computed_from=names)
@@ -236,8 +236,8 @@ class UnpackedTensors(Tensors):
             unpacked: np.ndarray = rows * scale.of_rows(ids) + bias.of_rows(ids)
             return unpacked
 
-        layers = [words, scale.layer, bias.layer]
-        layer = partial(_UnpackedLayer, computed_from=layers, unpacked_rows=rows)
+        layers = (words, scale.layer, bias.layer)
+        layer = partial(_unpacked_layer, computed_from=layers, unpacked_rows=rows)
         label = f"{bits} bit of MLX"
         names = _names(scales, biases)
         return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, computed_from=names)
@@ -275,7 +275,7 @@ class UnpackedTensors(Tensors):
                 rows: np.ndarray = product.astype(np.float32)
                 return rows
 
-            return _UnpackedLayer(described, [numbers], rows)
+            return _unpacked_layer(described, (numbers,), rows)
 
         shape = (size[0], tensor.shape[1])
         names = _names(mapping, weights)
@@ -358,20 +358,11 @@ def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None)
     return _Grid(layer, (rows // scale_rows, dim // groups), dim)
 
 
-class _UnpackedLayer(Layer):
-    """A matrix that is computed from the tensors of a file, as a tensor's shape and dtype say."""
-
-    def __init__(
-        self,
-        described: Tensor,
-        computed_from: Sequence[Layer],
-        unpacked_rows: Callable[[np.ndarray], np.ndarray],
-    ) -> None:
-        rows, dim = described.shape
-        self.shape = (rows, dim)
-        self.dtype = described.dtype
-        self.computed_from = tuple(computed_from)
-        self._unpacked_rows = unpacked_rows
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        return self._unpacked_rows(ids)
+def _unpacked_layer(
+    described: Tensor,
+    computed_from: tuple[Layer, ...],
+    unpacked_rows: Callable[[np.ndarray], np.ndarray],
+) -> Layer:
+    """Return a matrix that is computed from others, as a tensor's shape and dtype say."""
+    numbers = STORED_DTYPES["float32"]._replace(name=described.dtype)
+    return StoredLayer(described.shape, numbers, unpacked_rows, computed_from=computed_from)

@@ -24,7 +24,8 @@ class StoredLayer(Layer):
     """A matrix whose numbers are widened to float32 when its rows are read.
 
     `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width). `load` is that
-    of the layer, for a file that can be remote.
+    of the layer, for a file that can be remote; a matrix that is computed from other layers loads
+    them.
     """
 
     def __init__(
@@ -33,17 +34,18 @@ class StoredLayer(Layer):
         numbers: StoredDtype,
         read: Callable[[np.ndarray], np.ndarray],
         load: Callable[[], None] | None = None,
+        computed_from: tuple[Layer, ...] = (),
     ) -> None:
         rows, dim = shape
         self.shape = (rows, dim)
         self.dtype = numbers.name
         self._numbers = numbers
         self._read = read
-        self._load = load
+        self._load = load or super().load
+        self.computed_from = computed_from
 
     def load(self) -> None:
-        if self._load is not None:
-            self._load()
+        self._load()
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return these rows, (n,) int64 -> (n, D) float32; each is read once, in file order."""
