@@ -21,25 +21,14 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import remote
 from embcli.hub.local import located
 
-
-class _Unread(NamedTuple):
-    start: bytes
-    what: str  # what it is, in words
-    hint: str
-
-
-# Files that are not read, by patterns of their first bytes.
-_UNREAD = (
-    _Unread(
-        b"version https://git-lfs", "a Git LFS pointer", "download the file itself: git lfs pull"
-    ),
-    _Unread(b"\x1f\x8b", "compressed by gzip", "unpack it: gunzip"),
-    _Unread(rb"BZh[1-9]1AY&SY", "compressed by bzip2", "unpack it: bunzip2"),
-    _Unread(b"\xfd7zXZ\0", "compressed by xz", "unpack it: unxz"),
-    _Unread(
-        b"\xba\x16O/", "a model of fastText, which adds up rows of parts of words", "use its .vec"
-    ),
-)
+# What files are that embcli does not read, by patterns of their first bytes.
+_UNREAD = {
+    b"version https://git-lfs": "a Git LFS pointer; download the file itself: git lfs pull",
+    b"\x1f\x8b": "compressed by gzip; unpack it: gunzip",
+    rb"BZh[1-9]1AY&SY": "compressed by bzip2; unpack it: bunzip2",
+    b"\xfd7zXZ\0": "compressed by xz; unpack it: unxz",
+    b"\xba\x16O/": "a model of fastText, which adds up rows of parts of words; use its .vec",
+}
 
 
 class _Format(NamedTuple):
@@ -81,9 +70,9 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
     """Return the tensors of an open file, as `open_tensors` does."""
     longest_start = 1 << 16  # bytes; the first line of word vectors can be as long
     start = binary.read(0, longest_start)
-    for unread in _UNREAD:
-        if re.match(unread.start, start):
-            raise binary.file_error(f"it is {unread.what}; {unread.hint}")
+    for pattern, what in _UNREAD.items():
+        if re.match(pattern, start):
+            raise binary.file_error(f"it is {what}")
     found = [format for format in _FORMATS if re.match(format.start, start, re.DOTALL)]
     tensors = _read(binary, notes, found[0]) if found else None
     if tensors is None:

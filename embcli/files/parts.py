@@ -20,23 +20,25 @@ _NUMBERED = re.compile(
 # The names of files that never have a whole matrix.
 _DIVIDED = re.compile(
     r"\w*fsdp\w*_rank\d+\.bin"  # FSDP of accelerate
-    r"|model_world_size_\d+_rank_\d+\.pt"  # FSDP of verl
+    r"|model_world_size_(?!1_)\d+_rank_\d+\.pt"  # FSDP of verl
     r"|__\d+_\d+\.distcp"  # torch.distributed.checkpoint
 )
-_EACH = "and each has a part of every matrix; merge them first"
+_EACH = "parts, and each has a part of every matrix; merge them first"
 
 
 def part_in_words(path: Path, tokens: list[Tensor]) -> str:
     """Return in words that a file has a part of its token matrix, or nothing."""
     if _DIVIDED.fullmatch(path.name):
-        return f"it is one of several parts, {_EACH}"
+        return f"it is one of several {_EACH}"
     for place in (path.absolute(), path.absolute().parent):
         match = _NUMBERED.fullmatch(place.name)
         if match:
             before, number, after = match.groups()
             count = len(list(place.parent.glob(f"{before}*{after}")))
-            if count > 1 or int(number):
-                return f"it is one of {count} parts, {_EACH}"
+            if count > 1:
+                return f"it is one of {count} {_EACH}"
+            if int(number):
+                return f"it is one of several {_EACH}"
 
     params = sibling_json(path, "params.json")
     for token in tokens:

@@ -178,7 +178,7 @@ def test_without_a_known_name_the_candidates_are_listed() -> None:
         (["consolidated.00.pth", "consolidated.01.pth"], {}, "one of 2 parts"),
         (["consolidated.00.pth"], {"vocab_size": 100}, "vocab_size 100, and 'wte' .50, 7."),
         (["consolidated.00.pth"], {"vocab_size": -1, "dim": 14}, "dim 14, and 'wte' .50, 7."),
-        (["mp_rank_01/model_optim_rng.pt"], {}, "a part of every matrix"),
+        (["mp_rank_01/model_optim_rng.pt"], {}, "one of several parts, and each"),
         (["mp_rank_01_model_states.pt"], {}, "a part of every matrix"),
         (["pytorch_model_fsdp_rank0.bin"], {}, "a part of every matrix"),
         (["__0_0.distcp"], {}, "a part of every matrix"),
