@@ -264,8 +264,8 @@ class _Unpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a function, or the name of a dtype; raises Malformed for other names."""
-        # Python 2 had another name for builtins.
-        full_name = f"{module}.{name}".replace("__builtin__.", "builtins.")
+        # A pickle can ask often for a name of megabytes. Python 2 had another name for builtins.
+        full_name = f"{module[:99]}.{name[:99]}".replace("__builtin__.", "builtins.")
         if full_name in _FUNCTIONS:
             return _FUNCTIONS[full_name]
 
