@@ -38,6 +38,19 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew():
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
 
 
+def test_the_words_of_sentence_transformers_stand_for_their_rows():
+    matrix = np.concatenate([np.zeros((1, 4), np.float32), normal(2, 4)])
+    save_matrix("m/model.safetensors", matrix, "emb_layer.weight")
+    words = {"vocab": ["PADDING_TOKEN", "cat", "the"], "stop_words": ["the"]}
+    Path("m/whitespacetokenizer_config.json").write_text(json.dumps(words))
+
+    opened = embcli.open("m")
+
+    assert opened.lookup("the cat").ids.tolist() == [2, 1]
+    assert opened.audit().is_sound
+    assert "stop words" in str(opened.audit().notes)
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])
 def test_a_tokenizer_that_cannot_be_read_is_noted_and_ids_go_on(in_process, name):
     matrix = normal(6, 3)

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embcli.binary import Binary, file_error
-from embcli.encodings.encoding import Encoding, UnknownTokenizerError
+from embcli.encodings.encoding import (
+    Encoding,
+    OwnWords,
+    UnknownTokenizerError,
+    sibling_json,
+)
 from embcli.encodings.kinds import (
     DESCRIBED,
     Kind,
@@ -256,9 +261,15 @@ def tokenizer_beside(weights: Binary, stored: Encoding | None, notes: Notes) -> 
 
     if stored is not None and stored.splits:
         return stored
+    words = sibling_json(weights.path, "whitespacetokenizer_config.json").get("vocab")
+    if isinstance(words, list):  # WordEmbeddings of Sentence Transformers
+        notes.add("Sentence Transformers leaves out stop words of a text; embcli does not")
+        encoding = OwnWords(weights.path, [str(word).encode(errors="replace") for word in words])
+        encoding.special_ids = {"pad": 0}
+        return encoding
     try:
         path = tokenizer_file(weights.path.parent, TOKENIZERS)
     except InputError:
         return stored
-    encoding = _of_path(path, weights.folder.location(path.name), notes)
-    return encoding if encoding.vocabulary_size > 0 else stored
+    known = _of_path(path, weights.folder.location(path.name), notes)
+    return known if known.vocabulary_size > 0 else stored

@@ -21,6 +21,15 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import remote
 from embcli.hub.local import located
 
+# What files are that embcli does not read, by patterns of their first bytes.
+_UNREAD = {
+    b"version https://git-lfs": "a Git LFS pointer; download the file itself: git lfs pull",
+    b"\x1f\x8b": "compressed by gzip; unpack it: gunzip",
+    rb"BZh[1-9]1AY&SY": "compressed by bzip2; unpack it: bunzip2",
+    b"\xfd7zXZ\0": "compressed by xz; unpack it: unxz",
+    b"\xba\x16O/": "a model of fastText, which adds up rows of parts of words; use its .vec",
+}
+
 
 class _Format(NamedTuple):
     name: str
@@ -31,7 +40,7 @@ class _Format(NamedTuple):
 # The formats in the order in which a file is compared with them.
 _FORMATS = (
     # The length of a safetensors header is below 2**32, and the header is a JSON object.
-    _Format("safetensors", rb".{4}\0{4}\{", "safetensors"),
+    _Format("safetensors", rb".{4}\0{4}\s*\{", "safetensors"),
     _Format("GGUF", b"GGUF", "gguf"),
     _Format("npy", rb"\x93NUMPY", "npy"),
     # A .npz is a zip archive whose first member is an array.
@@ -61,6 +70,9 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
     """Return the tensors of an open file, as `open_tensors` does."""
     longest_start = 1 << 16  # bytes; the first line of word vectors can be as long
     start = binary.read(0, longest_start)
+    for pattern, what in _UNREAD.items():
+        if re.match(pattern, start):
+            raise binary.file_error(f"it is {what}")
     found = [format for format in _FORMATS if re.match(format.start, start, re.DOTALL)]
     tensors = _read(binary, notes, found[0]) if found else None
     if tensors is None:
@@ -83,8 +95,6 @@ def _read(binary: Binary, notes: Notes, format: _Format) -> Tensors | None:
 
 
 def _unknown_format_error(binary: Binary, start: bytes) -> InputError:
-    if start.startswith(b"version https://git-lfs"):
-        return binary.file_error("it is a Git LFS pointer; download the file itself (git lfs pull)")
     if start and is_text(start):
         return binary.file_error(
             "it is a text, not a model",

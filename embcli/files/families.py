@@ -33,7 +33,8 @@ NAMES: dict[str, tuple[str, ...]] = {
             "token_embd "  # GGUF, all models
             "token_embedding "  # CLIP, Whisper as OpenAI publishes it
             "tokens_embed "  # the first GPT
-            "input_embeds_layer"  # Bark
+            "input_embeds_layer "  # Bark
+            "emb_layer"  # WordEmbeddings of Sentence Transformers
         ),
         "token",  # archives that users make
         "embeddings",  # Mamba, RWKV, XLM, Model2Vec
@@ -83,11 +84,13 @@ SUFFIXES = ("", ".weight", ".embedding", ".qweight", ".weight_packed", ".W_q")
 TOKEN_NAMES = {
     "wte": "codegen gpt2 gpt_bigcode gpt_neo gptj mpt",
     "embed_tokens": (
-        "apertus arcee biogpt cohere cohere2 deepseek_v2 deepseek_v3 doge ernie4_5 exaone4 gemma "
-        "gemma2 gemma3 gemma3_text glm glm4 gpt_oss granite granitemoe granitemoeshared helium "
-        "jamba lfm2 llama minimax ministral mistral mixtral moshi nemotron olmo olmo2 olmo3 olmoe "
-        "opt persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm "
-        "starcoder2 vaultgemma xglm"
+        "apertus arcee biogpt cohere cohere2 deepseek_v2 deepseek_v3 doge ernie4_5 ernie4_5_moe "
+        "exaone4 falcon_h1 gemma gemma2 gemma3 gemma3_text gemma3n_text gemma4_text glm glm4 "
+        "glm4_moe gpt_oss granite granitemoe granitemoehybrid granitemoeshared helium "
+        "hunyuan_v1_dense hunyuan_v1_moe jamba lfm2 llama minicpm3 minimax ministral ministral3 "
+        "mistral mixtral moshi nanochat nemotron olmo olmo2 olmo3 olmoe opt persimmon phi phi3 "
+        "phimoe qwen2 qwen2_moe qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next "
+        "seed_oss smollm3 stablelm starcoder2 vaultgemma xglm"
     ),
     "word_embeddings": (
         "albert bert big_bird bloom camembert deberta deberta-v2 distilbert electra ernie falcon "
@@ -188,7 +191,8 @@ FAMILIES = (
         "llama mistral mixtral ministral qwen2 qwen2_moe qwen3 qwen3_moe phi phi3 phimoe gpt_neox "
         "gpt_neox_japanese gptj codegen cohere cohere2 starcoder2 stablelm olmo olmo2 olmo3 olmoe "
         "gpt_oss persimmon nemotron helium glm glm4 lfm2 moshi doge minimax deepseek_v2 "
-        "deepseek_v3 smollm3 seed_oss ernie4_5 exaone4 arcee apertus",
+        "deepseek_v3 smollm3 seed_oss ernie4_5 ernie4_5_moe exaone4 arcee apertus glm4_moe "
+        "hunyuan_v1_dense hunyuan_v1_moe ministral3 qwen3_next qwen3_5_text qwen3_5_moe_text",
         block_positions="rotary",
     ),
     Family("falcon", block_positions="alibi", when=When("alibi")),
@@ -201,13 +205,24 @@ FAMILIES = (
     ),
     # The token rows are multiplied by a number.
     Family(
-        "gemma gemma2 gemma3 gemma3_text vaultgemma",
+        "gemma gemma2 gemma3 gemma3_text gemma4_text vaultgemma",
         (Scale(root=True, is_rounded=True),),
         block_positions="rotary",
     ),
     Family(
-        "granite granitemoe granitemoeshared",
+        "granite granitemoe granitemoeshared falcon_h1",
         (Scale(key="embedding_multiplier"),),
+        block_positions="rotary",
+    ),
+    Family(
+        "granitemoehybrid",
+        (Scale(key="embedding_multiplier"),),
+        block_positions="rotary",
+        block_positions_when=When("position_embedding_type", "rope", default=""),
+    ),
+    Family(
+        "minicpm3",
+        (Scale(12.0, key="scale_emb", is_rounded=True),),
         block_positions="rotary",
     ),
     # A position row is added, or a sinusoid.
@@ -348,6 +363,7 @@ FAMILIES = (
         padding_id="pad_token_id",
         unknown="it adds a row for the place of each token in a page of HTML, which no text tells",
     ),
+    Family("gemma3n_text", unknown="it makes several rows of each, one for each of its streams"),
     Family(
         "musicgen_decoder musicgen_melody_decoder",
         unknown="it adds up rows of several token matrices",

@@ -167,7 +167,9 @@ def _read_header(member: _Member, prefix: bytes) -> _Header:
     """Return the header of a .npy, whose format is described in numpy.lib.format."""
     # numpy takes seconds to refuse some headers of 10,000 bytes, its own limit.
     longest_header = 2_000
-    readers = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
+    later = numpy_format.read_array_header_2_0
+    # Version 3 differs from 2 only in the names of fields, which no matrix has.
+    readers = {1: numpy_format.read_array_header_1_0, 2: later, 3: later}
     file = io.BytesIO(prefix)
     try:
         with warnings.catch_warnings():
@@ -189,7 +191,7 @@ def _read_header(member: _Member, prefix: bytes) -> _Header:
 def _layer(member: _Member, dtype: np.dtype[Any], tensor: Tensor) -> Layer:
     name = quoted(member.name)
     if dtype.kind not in "fiu":
-        values = f"{dtype}, not real numbers"
+        values = f"{dtype.name}, not real numbers"
         if dtype.hasobject:
             values = "Python objects, which need a pickle"
         raise member.binary.file_error(f"array {name} has {values}")

@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from embcli.binary import Binary, quoted
-from embcli.errors import Notes
+from embcli.errors import Notes, refuse_too_large
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
@@ -27,6 +27,17 @@ _ADVICE = "save its state_dict as safetensors"
 
 class Malformed(ValueError):
     """A pickle does not describe tensors; the message says why, without the name of the file."""
+
+
+class UnknownName(Malformed):
+    """A pickle asks for a class or a function that embcli has no stand-in for."""
+
+
+class _Inert:
+    """Stands for what is no tensor: nothing is made or called, and nothing in it is looked at."""
+
+    def __new__(cls, *_: object) -> _Inert:
+        return super().__new__(cls)
 
 
 class _Storage(NamedTuple):
@@ -50,7 +61,7 @@ class _Weight(NamedTuple):
 def read(binary: Binary, notes: Notes) -> Tensors:
     """Return the tensors of a PyTorch file, named by the keys that lead to them, with dots."""
     if binary.read(0, 2) != b"PK":
-        raise binary.file_error(f"it is a pickle, as PyTorch before 1.6 wrote it; {_ADVICE}")
+        raise binary.file_error(_pickle_in_words(binary.read(0, 1 << 16)))
     zip_file = opened_archive(binary)
     pickles = [name for name in zip_file.NameToInfo if name.endswith("/data.pkl")]
     if not pickles:
@@ -71,6 +82,17 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
     tensors = {name: archive.tensor(name, weight) for name, weight in weights.items()}
     return Tensors(binary, "PyTorch", tensors)
+
+
+def _pickle_in_words(data: bytes) -> str:
+    """Return what a pickle that is not in an archive is, by the first name that it asks for."""
+    try:
+        _unpickled(data)
+    except UnknownName as error:
+        return f"it is a plain pickle: {error}"
+    except Malformed:
+        pass
+    return f"it is a plain pickle, like those of PyTorch before 1.6; {_ADVICE}"
 
 
 class _Archive:
@@ -121,9 +143,11 @@ class _Archive:
                 f"its storage {quoted(storage.key)} claims {storage.size:,} bytes "
                 f"and has {member.file_size:,}"
             )
-        size = prod(weight.shape) * _item_size(dtype)
-        if size > storage.size:
-            raise binary.file_error(f"tensor {quoted(name)} claims more numbers than it has bytes")
+        numbers = prod(weight.shape)
+        size = numbers * _item_size(dtype)
+        if size > storage.size:  # It is expanded: the same numbers are read again and again.
+            refuse_too_large(f"tensor {quoted(name)}", (numbers, 1))
+            size = storage.size
         start = storage_start + weight.first * _item_size(dtype)
         return Tensor(name, weight.shape, dtype, size, binary, start, weight.strides)
 
@@ -205,7 +229,9 @@ _OPCODES = (
     *("GLOBAL", "BINPERSID", "REDUCE", "BUILD"),
     *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
     *("BINUNICODE", "SHORT_BINSTRING", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
-    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
+    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS", "NEWOBJ"),
+    # Those of later protocols.
+    *("FRAME", "MEMOIZE", "STACK_GLOBAL", "SHORT_BINUNICODE", "SHORT_BINBYTES", "BINBYTES"),
 )
 
 
@@ -228,9 +254,9 @@ class _Unpickler(pickle._Unpickler):
         self.append(_Checked())  # type: ignore[attr-defined]
 
     def load_build(self) -> None:
-        """Drop the attributes of a state_dict, which are the versions of its modules."""
+        """Drop the attributes of an object, such as the versions of the modules of a state_dict."""
         self.stack.pop()
-        if not isinstance(self.stack[-1], dict):
+        if not isinstance(self.stack[-1], dict | _Inert):
             raise Malformed("its pickle changes a tensor that it has made")
 
     dispatch[pickle.EMPTY_DICT[0]] = load_empty_dictionary
@@ -238,8 +264,8 @@ class _Unpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a function, or the name of a dtype; raises Malformed for other names."""
-        # Python 2 had another name for builtins.
-        full_name = f"{module}.{name}".replace("__builtin__.", "builtins.")
+        # A pickle can ask often for a name of megabytes. Python 2 had another name for builtins.
+        full_name = f"{module[:99]}.{name[:99]}".replace("__builtin__.", "builtins.")
         if full_name in _FUNCTIONS:
             return _FUNCTIONS[full_name]
 
@@ -254,10 +280,15 @@ class _Unpickler(pickle._Unpickler):
         if rebuilt:
             return partial(_tensor_without_rows, rebuilt[1])
 
-        if re.fullmatch(_IGNORED, full_name):
-            return None
-        raise Malformed(
-            f"it asks for {quoted(full_name)}, and embcli runs nothing of a file; {_ADVICE}"
+        if re.fullmatch(_INERT_NAMES, full_name):
+            return _Inert
+        if full_name.startswith("torch.distributed."):
+            raise Malformed("its tensors are divided among several processes; merge them first")
+        advice = _ADVICE
+        if full_name.startswith("gensim."):
+            advice = "save_word2vec_format of gensim writes its rows"
+        raise UnknownName(
+            f"it asks for {quoted(full_name)}, and embcli runs nothing of a file; {advice}"
         )
 
     def persistent_load(self, description: Any) -> _Storage:
@@ -289,9 +320,14 @@ _STORAGES = {
     "QUInt4x2": "quint4x2",
     "QUInt2x4": "quint2x4",
 }
+# What arguments of tensors are, and what people save beside tensors.
+_INERT_NAMES = (
+    r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+|device|Size)"
+    r"|torch\.serialization\._get_layout|builtins\.(?:set|complex|bytearray)|_codecs\.encode"
+    r"|numpy\.(?:dtype|ndarray|_?core\.multiarray\.(?:scalar|_reconstruct))"
+    r"|argparse\.Namespace|types\.SimpleNamespace|pathlib\.\w*Path"
+)
 _DTYPE = r"torch\.((?:bfloat|float|q?u?int|complex|bits)[0-9]{1,3}(?:x[0-9]|_\w+)?|bool)"
-# The names of types of tensors and of quantisation, which are arguments that embcli does not need.
-_IGNORED = r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+)"
 
 
 def _item_size(dtype: str) -> int:
@@ -344,13 +380,6 @@ def _tensor_without_rows(kind: str, *_arguments: Any) -> _Weight:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": lambda *_: _Checked(),
     "collections.Counter": lambda *_: _Checked(),
-    "builtins.set": lambda *_: None,
-    "builtins.complex": lambda *_: None,
-    "builtins.bytearray": lambda *_: None,
-    "_codecs.encode": lambda *_: None,
-    "torch.device": lambda *_: None,
-    "torch.serialization._get_layout": lambda *_: None,
-    "torch.Size": lambda *_: None,
     "torch.nn.parameter.Parameter": lambda weight, *_: weight,
     "torch._utils._rebuild_parameter": lambda weight, *_: weight,
     "torch._utils._rebuild_parameter_with_state": lambda weight, *_: weight,

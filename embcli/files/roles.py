@@ -23,8 +23,10 @@ from embcli.files.families import (
     TOKEN_NAMES,
     first_position,
 )
+from embcli.files.parts import part_in_words
 from embcli.files.tensors import Tensor, Tensors
 from embcli.files.text_model import name_parts, text_model_of
+from embcli.hub.local import PART_WITH_INDEX
 from embcli.recipe import AddPosition, AddType, Project
 from embcli.wording import Sentence
 
@@ -62,6 +64,9 @@ class Roles:
         model_type = self.settings.values.get("model_type")
         own = [name for name, types in TOKEN_NAMES.items() if model_type in types.split()]
         named = self._named("token", lambda tensor: tensor.is_matrix, own)
+        is_tied = self.settings.values.get("tie_word_embeddings") is True
+        if not named and is_tied:  # save_model of safetensors keeps one name of a tied matrix
+            named = self._named("head", lambda tensor: tensor.is_matrix)
         # The tensors with the name of a token matrix, if the user chose a tensor.
         self.named_token_matrices = named if chosen is not None else []
         self.token = self._token_matrix(named, chosen)
@@ -122,7 +127,7 @@ class Roles:
 
     def _without_others(self, tensors: list[Tensor]) -> list[Tensor]:
         """Return the tensors except those of the other part, and of a model that reads images."""
-        own_parts = [self.part, *name_parts(self.token.name)]
+        own_parts = [self.part] if self.part else name_parts(self.token.name)
         other_part = None
         if "decoder" in own_parts:
             other_part = "encoder"
@@ -154,6 +159,9 @@ class Roles:
                 no_matrix = Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
                 raise tensors.file_error(no_matrix)
             return tensor
+        part = part_in_words(tensors.path, named)
+        if part:
+            raise tensors.file_error(part)
         if named:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
@@ -162,8 +170,10 @@ class Roles:
                 f"{self.adapter}, and no tensor has the name of a token matrix",
                 "Merge it into its base model before saving: merge_and_unload of PEFT",
             )
-        matrices = [tensor for tensor in tensors.values() if tensor.is_matrix]
-        if len(matrices) != 1 or matrices[0].unreadable:
+        by_place = {tensor.stored_at: tensor for tensor in tensors.values() if tensor.is_matrix}
+        matrices = list(by_place.values())
+        is_numbered = PART_WITH_INDEX.fullmatch(tensors.path.name)
+        if len(matrices) != 1 or matrices[0].unreadable or is_numbered:
             reason = "no tensor has the name of a token matrix"
             if self.family:
                 reason += f" of a {self.settings.values['model_type']} model"

@@ -11,6 +11,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -102,7 +103,20 @@ def read(binary: Binary, _: Notes) -> Tensors:
     tensors.sort(key=lambda tensor: (tensor.start, tensor.size))
     _check_no_gaps(binary, tensors, data_start)
     by_name = {tensor.name: tensor for tensor in tensors}
+    by_name |= _aliases(by_name, metadata)
     return Tensors(binary, "safetensors", by_name, metadata)
+
+
+def _aliases(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return the tensors that have other names, too, by these names.
+
+    The library's save_model stores such a tensor once, and notes its other names in the metadata.
+    """
+    aliases = {}
+    for alias, name in metadata.items():
+        if name in tensors and alias not in tensors:
+            aliases[alias] = replace(tensors[name], name=alias)
+    return aliases
 
 
 def _read_entries(binary: Binary, length: int) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,7 +132,7 @@ class Tensor:
     dtype: str  # the dtype of the stored numbers: "float32", "bfloat16", "Q4_K"
     size: int  # bytes in the file
     binary: Binary
-    start: int  # offset of its first byte: two names with equal starts are one tensor
+    start: int  # offset of its first byte
     # Items from one index to the next, by dimension; empty if row follows row.
     strides: tuple[int, ...] = ()
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of a tensor of two dimensions
@@ -156,9 +155,9 @@ class Tensor:
         return len(self.shape) == 2 and all(self.shape)
 
     @property
-    def stored_at(self) -> tuple[Path, int, tuple[int, ...]]:
-        """Where the numbers are stored: equal for two names of one tensor."""
-        return self.binary.path, self.start, self.shape
+    def stored_at(self) -> tuple[object, ...]:
+        """Where the numbers are stored, and how they are read: equal for two names of a tensor."""
+        return self.binary.path, self.start, self.dtype, self.shape, self.strides
 
 
 def _no_words() -> Encoding | None:

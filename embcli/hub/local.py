@@ -82,7 +82,7 @@ def is_tokenizer(name: str) -> bool:
 
 
 # The name of one of the files of a sharded model, which an index lists.
-_PART_WITH_INDEX = re.compile(r".*-[0-9]+-of-[0-9]+\.(?:safetensors|bin)")
+PART_WITH_INDEX = re.compile(r".*-[0-9]+-of-(?!0*1\.)[0-9]+\.(?:safetensors|bin)")
 
 
 def _preferred_file(folder: Path, patterns: tuple[str, ...], lack: str) -> Path:
@@ -96,15 +96,16 @@ def preferred(names: Iterable[str], patterns: tuple[str, ...], folder: str, lack
     ordered_names = sorted(names)
     for pattern in patterns:
         found = [name for name in ordered_names if fnmatchcase(name, pattern)]
+        if not found:
+            continue
+        listed = ", ".join(map(quoted, found[:6]))
+        if len(found) > 6:
+            listed += ", ..."
+        if all(map(PART_WITH_INDEX.fullmatch, found)):
+            raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
         if len(found) == 1:
             return found[0]
-        if found:
-            listed = ", ".join(map(quoted, found[:6]))
-            if len(found) > 6:
-                listed += ", ..."
-            if all(map(_PART_WITH_INDEX.fullmatch, found)):
-                raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
-            raise InputError(f"{folder!r} has {len(found)} candidate files: {listed}; choose one")
+        raise InputError(f"{folder!r} has {len(found)} candidate files: {listed}; choose one")
     raise InputError(f"{folder!r} has {lack}")
 
 

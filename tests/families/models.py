@@ -51,6 +51,20 @@ _ESM = {"mask_token_id": 4, "pad_token_id": 1}
 _DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
 _BLOCKS = {"attention_type": "original_full", "block_size": 4}
 
+_GRANITE = {
+    "embedding_multiplier": 12.0,
+    "layer_types": ["mamba", "attention"],
+    "mamba_n_heads": 4,
+    "shared_intermediate_size": 16,
+}
+_LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+}
+
 # Models with the settings of SMALL alone, by their classes.
 _PLAIN = """
 GPT2LMHeadModel GPTJForCausalLM GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM LlamaForCausalLM
@@ -70,7 +84,8 @@ StableLmForCausalLM OlmoForCausalLM GptOssForCausalLM TrOCRForCausalLM Nystromfo
 SplinterModel IBertForMaskedLM Data2VecTextForMaskedLM YosoForMaskedLM MraForMaskedLM
 PersimmonForCausalLM ErnieForMaskedLM MegatronBertForMaskedLM NemotronForCausalLM
 HeliumForCausalLM GlmForCausalLM MoshiForCausalLM Speech2TextForConditionalGeneration
-DogeForCausalLM MiniMaxForCausalLM NomicBertModel
+DogeForCausalLM MiniMaxForCausalLM NomicBertModel Ministral3ForCausalLM
+HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM
 """
 
 # A name -> the model's class, and settings.
@@ -146,6 +161,25 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {"mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False, "attn_layer_offset": 1}
         | {"attn_layer_period": 2},
     ),
+    "MiniCPM3": ("MiniCPM3ForCausalLM", {"scale_emb": 6.3}),
+    "GLM-4.5": ("Glm4MoeForCausalLM", {"n_routed_experts": 4, "num_experts_per_tok": 2}),
+    "Ernie 4.5, experts": ("Ernie4_5_MoeForCausalLM", {"moe_k": 2, "moe_num_experts": 4}),
+    "Falcon-H1": (
+        "FalconH1ForCausalLM",
+        {"embedding_multiplier": 5.5, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8},
+    ),
+    "Granite 4, RoPE": (
+        "GraniteMoeHybridForCausalLM",
+        _GRANITE | {"position_embedding_type": "rope"},
+    ),
+    "Granite 4": ("GraniteMoeHybridForCausalLM", _GRANITE),
+    "Qwen3-Next": ("Qwen3NextForCausalLM", _LINEAR | {"num_experts_per_tok": 2}),
+    "Qwen3.5": ("Qwen3_5ForCausalLM", _LINEAR),
+    "Qwen3.5, experts": ("Qwen3_5MoeForCausalLM", _LINEAR | {"num_experts_per_tok": 2}),
+    "Gemma 4": (
+        "Gemma4ForCausalLM",
+        {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 96},
+    ),
     "BART, decoder": ("BartForCausalLM", _DECODER),
     "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", _DECODER),
 }
@@ -203,7 +237,8 @@ def _model_that_sees(name: str, more: dict[str, Any]) -> Any:
 def small(kind: Any, given: dict[str, Any]) -> Any:
     """Return the configuration of a tiny model."""
     known = kind()
-    sizes = {key: size for key, size in SMALL.items() if hasattr(known, key)} | given
+    names = {*vars(known), *kind.attribute_map}
+    sizes = {key: size for key, size in SMALL.items() if key in names} | given
     set_sizes = {key: size for key, size in sizes.items() if size is not None}
     return kind(**set_sizes)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file, save_model
 
 import embcli
 from embcli.files.families import BLOCKS
@@ -39,6 +40,27 @@ def test_hidden_is_what_the_first_block_reads_and_no_word_is_false(
             assert_same_bits(found.hidden, rows)
             if ids == PLAIN:
                 hold_words(opened, found, model, rows)
+
+
+TIED = """
+BartForConditionalGeneration mBART T5ForConditionalGeneration Marian Pegasus LED
+M2M100ForConditionalGeneration GPT2LMHeadModel
+"""
+
+
+@pytest.mark.parametrize("name", TIED.split())
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_tied_matrix_is_found_by_whichever_name_it_is_stored(
+    name: str, metadata: bool, tmp_path: Path
+) -> None:
+    model = saved(name, tmp_path)
+    path = tmp_path / "model.safetensors"
+    save_model(model, str(path))  # It drops all names but one, and notes the others as metadata.
+    if not metadata:
+        save_file(load_file(path), path)
+    read = next(iter(read_by_first_blocks(model, PLAIN).values()))
+    found = embcli.open(tmp_path).lookup(PLAIN, show="hidden")
+    assert_same_bits(found.hidden, read)
 
 
 def hold_words(opened: embcli.Model, found: Any, model: Any, rows: np.ndarray) -> None:

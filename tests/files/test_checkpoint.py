@@ -12,6 +12,7 @@ import pytest
 import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
+from safetensors.torch import save_model
 
 import embcli
 from embcli.errors import InputError, Notes
@@ -156,6 +157,38 @@ def test_without_a_known_name_the_candidates_are_listed():
     first, *others = str(caught.value.hint).split("; ")
     assert first == r"'\x1b[2J' (40, 7) float32"
     assert others[-1] == "and 4 more"
+
+
+@pytest.mark.parametrize(
+    ("names", "params", "reason"),
+    [
+        (["consolidated.00.pth", "consolidated.01.pth"], {}, "one of 2 parts"),
+        (["consolidated.00.pth"], {"vocab_size": 100}, "vocab_size 100, and 'wte' .50, 7."),
+        (["consolidated.00.pth"], {"vocab_size": -1, "dim": 14}, "dim 14, and 'wte' .50, 7."),
+        (["mp_rank_01/model_optim_rng.pt"], {}, "one of several parts, and each"),
+        (["mp_rank_01_model_states.pt"], {}, "a part of every matrix"),
+        (["pytorch_model_fsdp_rank0.bin"], {}, "a part of every matrix"),
+        (["__0_0.distcp"], {}, "a part of every matrix"),
+        (["consolidated.00.pth"], {"vocab_size": 50, "dim": 7}, ""),
+        (["mp_rank_00/model_optim_rng.pt"], {}, ""),
+        (["pytorch_model_fsdp.bin"], {}, ""),
+    ],
+)
+def test_a_file_with_a_part_of_each_matrix_is_refused(names, params, reason):
+    for name in names:
+        Path(name).parent.mkdir(exist_ok=True)
+        torch.save({"wte": torch.zeros(50, 7)}, name)
+    Path("params.json").write_text(json.dumps(params))
+    if reason:
+        with pytest.raises(InputError, match=reason):
+            Checkpoint(names[0])
+    assert Checkpoint(names[0], "wte" if reason else None).shape("token") == (50, 7)
+
+
+def test_the_only_matrix_of_a_file_of_several_is_not_guessed_to_be_the_token_matrix():
+    torch.save({"odd": torch.zeros(50, 7)}, "pytorch_model-00002-of-00003.bin")
+    with pytest.raises(InputError, match="no tensor has the name"):
+        Checkpoint("pytorch_model-00002-of-00003.bin")
 
 
 ENCODER_S = "encoder.embed_tokens.weight"
@@ -366,6 +399,20 @@ def test_a_gguf_file_without_a_head_is_tied_if_it_is_of_a_causal_model(
     head = Checkpoint("m.gguf").head
     assert head.relation == relation
     assert head.reason == reason
+
+
+@pytest.mark.parametrize("token", ["tok_emb", "lookup"])
+def test_the_names_that_save_model_drops_are_names_of_the_tensor(token):
+    model = torch.nn.ModuleDict(
+        {token: torch.nn.Embedding(50, 7), "out_head": torch.nn.Linear(7, 50, bias=False)}
+    )
+    model["out_head"].weight = model[token].weight
+    save_model(model, "model.safetensors")
+    source = Checkpoint("model.safetensors")
+    assert_rows(source.open({"token": None})["token"], model[token].weight.detach().numpy())
+    assert source.head.relation == "same"
+    assert len({tensor.stored_at for tensor in source.tensors.values()}) == 1
+    assert len(source.tensors) == 2
 
 
 def test_the_head_of_rembert_has_columns_of_its_own():

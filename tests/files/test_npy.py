@@ -11,6 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.lib.format import write_array
 
 import embcli
 from embcli.errors import InputError, LayerError
@@ -26,7 +27,7 @@ from tests.readers import as_npy
         (np.array([[True, False]]), "not real numbers"),
         (np.zeros((2, 2), ml_dtypes.bfloat16), "not real numbers"),
         (np.zeros((2, 2), "f4,i2"), "not real numbers"),
-        (np.zeros((2, 2), [("ü\u4e00", "f4")]), "header that cannot be read"),
+        (np.zeros((2, 2), [("ü\u4e00", "f4")]), "has void32, not real numbers"),
         (np.array([[{}, open]], object), "which need a pickle"),
         (np.array(3.0), "not a matrix"),
         (np.zeros((2, 0, 3)), "not a matrix"),
@@ -39,6 +40,13 @@ def test_what_is_no_matrix_of_numbers_is_refused(array, reason):
     assert reason in refusal("a.npy")
     np.savez_compressed("a.npz", a=array, allow_pickle=True)
     assert reason in refusal("a.npz", "a")
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_rows_of_each_version_of_the_format_are_those_of_numpy(version):
+    with open("a.npy", "wb") as file:
+        write_array(file, matrix(), version=version)
+    assert_rows(layer("a.npy", "a"), np.load("a.npy"))
 
 
 # --- headers --------------------------------------------------------------------------------------

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -276,6 +280,10 @@ def test_files_that_are_ragged_or_lie_are_refused(text, reason):
         (b"hello\n\xff", "begins with b'hello"),
         (b"hello\n", "it is a text, not a model"),
         ("hällo ".encode() * 20_000 + b"\xc3", "it is a text, not a model"),
+        (gzip.compress(b"a 1 2\n", mtime=0), "gunzip"),
+        (bz2.compress(b"a 1 2\n"), "bunzip2"),
+        (lzma.compress(b"a 1 2\n"), "unxz"),
+        (struct.pack("<2i", 793_712_314, 12), "a model of fastText"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git lfs pull"),
         (b"<!DOCTYPE html>\n<html>", "it is a text, not a model"),
         (b"text\x1b[2J", "begins with"),

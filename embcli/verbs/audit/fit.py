@@ -19,6 +19,7 @@ from embcli.files.families import HEAD_BIASES
 from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
 from embcli.files.special_ids import SpecialId, unknown_template_names
 from embcli.files.tensors import PackedError, Tensor
+from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
 from embcli.wording import counted
@@ -75,6 +76,8 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     roles = checkpoint.roles
     if not roles.config:
         yield NotChecked("a config.json (there is none)")
+    if PART_WITH_INDEX.fullmatch(checkpoint.tensors.path.name):
+        yield NotChecked("the other files of the model")
     try:
         for text in (
             wrong_dimension(roles) or _wrong_recipe(checkpoint),

@@ -176,10 +176,10 @@ def parameters_of(tensors: Tensors) -> int | None:
     It is None if a file of several cannot be read.
     """
     try:
-        places = {tensor.stored_at for tensor in tensors.values()}
+        sizes = {tensor.stored_at: math.prod(tensor.shape) for tensor in tensors.values()}
     except InputError:
         return None
-    return sum(math.prod(shape) for _, _, shape in places)
+    return sum(sizes.values())
 
 
 def facts_of(tensors: Tensors) -> dict[str, str]:
