@@ -15,7 +15,7 @@ import numpy as np
 
 from embcli.binary import quoted
 from embcli.encodings.encoding import load_facts
-from embcli.encodings.gguf import GgufEncoding
+from embcli.encodings.gguf.vocabulary import GgufEncoding
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
