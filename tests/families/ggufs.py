@@ -98,6 +98,7 @@ HEALTHY = {
     "llama": LLAMA,
     "llama, scores": replace(LLAMA, keys=LLAMA.keys | {"scores": [0.5] * 264}),
     "llama, a pre": replace(LLAMA, keys=LLAMA.keys | {"pre": "mine", "bos_token_id": 0}),
+    "llama, merges": replace(LLAMA, keys=LLAMA.keys | {"merges": ["x y"]}),
     "bert": of_words(),
     "t5": of_pieces("t5", ["<pad>", "</s>", "<unk>"], "▁the"),
     "rwkv": Vocabulary(

@@ -76,8 +76,12 @@ def test_a_healthy_vocabulary_is_sound(name: str, loads: Loads) -> None:
 
 def refusals(audit: Audit) -> list[str]:
     """Return the alarms about what llama.cpp refuses."""
-    alarms = [finding for finding in audit.findings if finding.level == "alarm"]
-    return [alarm.text for alarm in alarms if alarm.text.startswith("llama.cpp refuses it: ")]
+    alarms = []
+    for finding in audit.findings:
+        if finding.text.startswith("llama.cpp refuses it: "):
+            assert finding[:3] == ("alarm", "load", 1)
+            alarms.append(finding.text)
+    return alarms
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -102,6 +106,8 @@ def test_what_llama_cpp_loads_is_a_finding(name: str, loads: Loads) -> None:
     assert not audit.is_sound
     (finding,) = [finding for finding in audit.findings if finding.level != "remark"]
     assert re.search(fault.word, finding.text)
+    assert finding.kind in ("load", "fit", "special-ids", "template")
+    assert finding.level == "finding" or finding.kind == "special-ids"
 
 
 @pytest.mark.parametrize("name", splittings())
