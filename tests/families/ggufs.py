@@ -78,6 +78,9 @@ GPT2 = of_letters("gpt2", "gpt-2")
 HEALTHY = {
     "gpt2": GPT2,
     "gpt2, tied": replace(GPT2, is_tied=True),
+    "gpt2, a name of a byte": replace(
+        GPT2, tokens=[*GPT2.tokens, "<0x0A>"], kinds=[*GPT2.kinds, NORMAL]
+    ),
     "gpt2, a user-defined bos": replace(
         GPT2, kinds=[CONTROL, USER_DEFINED, *GPT2.kinds[2:]], keys=GPT2.keys | {"bos_token_id": 1}
     ),
