@@ -210,7 +210,9 @@ SILENT = {
     "a normal bos, llama": Fault(
         "llama", {"bos_token_id": 1}, word="'bos 1'", kinds={1: NORMAL}, text="<s>"
     ),
-    "normal bytes": Fault("llama", word="'<0x00>', ", kinds=dict.fromkeys(range(3, 259), NORMAL)),
+    "normal bytes": Fault(
+        "llama", word=r"'<0x02>', \.\.\.$", kinds=dict.fromkeys(range(3, 259), NORMAL)
+    ),
     "a normal byte, gemma4": Fault(
         "gemma4", word="NORMAL, so written .*'<0x0A>'$", kinds={13: NORMAL}
     ),
