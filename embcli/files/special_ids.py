@@ -98,5 +98,9 @@ def unknown_template_names(weights: Path, encoding: Encoding) -> tuple[str, ...]
     if own_file.is_file():
         data = Binary(own_file).read(0, longest)
         template += data.decode("utf-8", "replace")
-    names = set(_TEMPLATE_NAME.findall(template))
-    return tuple(name for name in sorted(names) if not _is_token(name, encoding))
+    return tuple(name for name in template_names(template) if not _is_token(name, encoding))
+
+
+def template_names(template: str) -> list[str]:
+    """Return the names in a chat template that look like those of special tokens."""
+    return sorted(set(_TEMPLATE_NAME.findall(template)))

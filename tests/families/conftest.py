@@ -1,4 +1,4 @@
-"""Families are measured where transformers is installed."""
+"""Families are measured where transformers is installed, and GGUF files where llama.cpp is."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if find_spec("transformers") is None:
         "test_loads.py",
         "test_under_trained.py",
     ]
+if find_spec("xllamacpp") is None:  # llama.cpp, of which there is no package for some machines
+    collect_ignore.append("test_gguf.py")
 
 
 @pytest.fixture(autouse=True)

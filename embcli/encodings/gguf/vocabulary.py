@@ -76,10 +76,10 @@ class GgufEncoding(VocabularyEncoding):
         self.name = in_data(name)
         self._binary = binary
         self._header = header
-        self._words = words
+        self.words = words
         self.model = header.metadata.get("tokenizer.ggml.model")
-        self._pre_tokenizer = header.metadata.get("tokenizer.ggml.pre")
-        splitting = "gemma4" if self.model == "gemma4" else str(self._pre_tokenizer)
+        self.pre_tokenizer = header.metadata.get("tokenizer.ggml.pre")
+        splitting = "gemma4" if self.model == "gemma4" else str(self.pre_tokenizer)
         self._splitting = splittings().get(splitting)
         self.splits = self._split_error is None
         leads = self._flag("add_space_prefix", self.model == "llama")
@@ -87,21 +87,21 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def vocabulary_size(self) -> int:
-        size = len(self._words)
+        size = len(self.words)
         while size and self._is_padding(size - 1):
             size -= 1
         return size
 
     def _is_padding(self, token_id: int) -> bool:
         """Return whether a row has no token, but a name that a converter invented."""
-        is_unused = self._stored_kinds[token_id] == _UNUSED
-        return bool(is_unused and _PADDING_NAME.fullmatch(self._words[token_id]))
+        is_unused = self.stored_kinds[token_id] == _UNUSED
+        return bool(is_unused and _PADDING_NAME.fullmatch(self.words[token_id]))
 
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
         for key in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
-            values = self._header.arrays.get(key, self._words)
-            if len(values) != len(self._words):
+            values = self._header.arrays.get(key, self.words)
+            if len(values) != len(self.words):
                 yield f"{key} has {len(values)} values, not one for each token"
             if isinstance(values, np.ndarray) and np.isnan(values).any():
                 yield f"{key} has NaN"
@@ -109,8 +109,8 @@ class GgufEncoding(VocabularyEncoding):
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < self.vocabulary_size or self._is_padding(token_id):
             return None
-        word = self._words[token_id]
-        kind = self._stored_kinds[token_id]
+        word = self.words[token_id]
+        kind = self.stored_kinds[token_id]
         is_plain = kind == _CONTROL
         if kind == _USER_DEFINED and self._to_bytes is byte_level_to_bytes:
             is_plain = True
@@ -139,20 +139,20 @@ class GgufEncoding(VocabularyEncoding):
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
-        return {word: token_id for token_id, word in enumerate(self._words)}
+        return {word: token_id for token_id, word in enumerate(self.words)}
 
     @cached_property
-    def _stored_kinds(self) -> np.ndarray:
+    def stored_kinds(self) -> np.ndarray:
         """The types of the tokens in the file, (V,)."""
-        kinds = np.asarray(self._array("token_type"))
-        if kinds.dtype not in (np.uint32, np.int32) or len(kinds) != len(self._words):
-            kinds = np.zeros(len(self._words), np.int32)
+        kinds = np.asarray(self.array("token_type"))
+        if kinds.dtype not in (np.uint32, np.int32) or len(kinds) != len(self.words):
+            kinds = np.zeros(len(self.words), np.int32)
         return np.where(kinds == 0, _NORMAL, kinds)
 
     @cached_property
     def _kinds(self) -> np.ndarray:
         """The types of the tokens, (V,), with those that follow from names of tokens."""
-        kinds = self._stored_kinds.copy()
+        kinds = self.stored_kinds.copy()
         ids = self._ids
         for name, kind in self._control_kinds():
             if name in ids:
@@ -181,7 +181,7 @@ class GgufEncoding(VocabularyEncoding):
         is_named = (kinds > 0) & (kinds != _NORMAL) & (kinds <= _USER_DEFINED)
         tokens = []
         for token_id in np.flatnonzero(is_named).tolist():
-            word = self._words[token_id]
+            word = self.words[token_id]
             name = word.decode(errors="ignore")
             if not name or name.encode() != word:
                 continue  # It is not UTF-8, so no text contains it.
@@ -198,7 +198,7 @@ class GgufEncoding(VocabularyEncoding):
         metadata = self._header.metadata
         name = str(metadata.get("general.name", "")).lower()
         architecture = str(metadata.get("general.architecture", ""))
-        is_jina = re.search("jina-v2-(de|es|code)", str(self._pre_tokenizer))
+        is_jina = re.search("jina-v2-(de|es|code)", str(self.pre_tokenizer))
         if is_jina or re.search("nomic-bert-moe|jina-bert-v3", architecture):
             return word == b"<mask>", False
         if "phi-3" in name or "phi3" in name:
@@ -244,7 +244,7 @@ class GgufEncoding(VocabularyEncoding):
             name = self.model
         elif self.model == "gpt2" and self._splitting is None:
             thing = "pre-tokenizer"
-            name = self._pre_tokenizer
+            name = self.pre_tokenizer
         else:
             return None
         why = f"its {thing} {quoted(str(name))} is unknown"
@@ -269,7 +269,7 @@ class GgufEncoding(VocabularyEncoding):
         return self._byte_pairs()
 
     def _scored_pairs(self) -> PieceTokenizer:
-        scores = dict(zip(self._words, self._scores.tolist(), strict=True))
+        scores = dict(zip(self.words, self._scores.tolist(), strict=True))
         return ScoredPairs(self._ids, scores, self.unknown_id, self.adds_space)
 
     def _word_pieces(self) -> PieceTokenizer:
@@ -280,15 +280,15 @@ class GgufEncoding(VocabularyEncoding):
     def _unigrams(self) -> PieceTokenizer:
         for package in ("tokenizers", "sentencepiece"):
             import_package(self.path, package, "a tokenizer of the kind t5")
-        kinds = self._stored_kinds
+        kinds = self.stored_kinds
         scores = np.where(kinds == _USER_DEFINED, 0.0, self._scores).tolist()
         tokens = {}
         for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist():
-            word = self._words[token_id].decode(errors="replace")
+            word = self.words[token_id].decode(errors="replace")
             tokens[word] = (token_id, scores[token_id])
         worst = float(self._scores[kinds == _NORMAL].min(initial=0))
 
-        stored = self._array("precompiled_charsmap")
+        stored = self.array("precompiled_charsmap")
         charsmap = b"" if stored is None else np.asarray(stored).tobytes()
         joins = self._flag("remove_extra_whitespaces", False)
         return call_package(
@@ -299,10 +299,10 @@ class GgufEncoding(VocabularyEncoding):
 
     def _byte_pairs(self) -> PieceTokenizer:
         splitting = self._splitting or splittings()["default"]
-        merges = self._array("merges")
+        merges = self.merges
         if merges is None and splitting is splittings()["kimi-k2"]:
             merges = []
-        if not isinstance(merges, list):
+        if merges is None:
             raise self._binary.file_error(
                 "it has no merges (tokenizer.ggml.merges), so it cannot split a text"
             )
@@ -324,21 +324,26 @@ class GgufEncoding(VocabularyEncoding):
                 ranks.setdefault((left, right), rank)
         return BytePairs(ids, ranks, splitting)
 
+    @property
+    def merges(self) -> list[bytes] | None:
+        stored = self.array("merges")
+        return stored if isinstance(stored, list) else None
+
     @cached_property
     def _scores(self) -> np.ndarray:
         """The scores of the tokens, (V,); zeros if the file has none."""
-        stored = self._array("scores")
+        stored = self.array("scores")
         if stored is None:
-            return np.zeros(len(self._words), np.float32)
-        scores = np.asarray(stored)[: len(self._words)]
+            return np.zeros(len(self.words), np.float32)
+        scores = np.asarray(stored)[: len(self.words)]
         is_number = scores.dtype in (np.int32, np.float32)
-        if not is_number or len(scores) < len(self._words) or not np.isfinite(scores).all():
+        if not is_number or len(scores) < len(self.words) or not np.isfinite(scores).all():
             raise self._binary.file_error(
                 "its tokenizer.ggml.scores are not finite numbers, one for each token"
             )
         return scores
 
-    def _array(self, name: str) -> list[bytes] | np.ndarray | None:
+    def array(self, name: str) -> list[bytes] | np.ndarray | None:
         return self._header.arrays.get(f"tokenizer.ggml.{name}")
 
     def _flag(self, name: str, default: bool) -> bool:

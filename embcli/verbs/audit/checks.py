@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from embcli.files.checkpoint import Checkpoint
-from embcli.verbs.audit import fit, load, rows
+from embcli.verbs.audit import fit, gguf, load, rows
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -24,6 +24,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     fit.check_special_ids,
     fit.check_template,
     fit.check_words,
+    gguf.check_vocabulary,
 )
 # Checks of the rows of the token matrix, and of a head of its own; a matrix knows its files.
 _OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (
