@@ -186,7 +186,7 @@ def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
 def _adds_all(encoding: Encoding, path: Path) -> bool:
     """Return whether a tokenizer.json adds all tokens that files beside it name."""
     names = {special.name for special in named_specials(path)}
-    return names <= encoding.added_names
+    return names <= {*encoding.added.values()}
 
 
 def _preferred_name(folder: Path) -> str:

@@ -12,7 +12,6 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from importlib import import_module
@@ -53,7 +52,8 @@ class Encoding(ABC):
     # The IDs of special tokens by role, "bos", as the tokenizer has them, and what says so.
     special_ids: Mapping[str, int] = MappingProxyType({})
     described_by: str = ""
-    added_names: AbstractSet[str] = frozenset()  # of tokens that are found by their names
+    # The names of the tokens that are found in a text by their names, by ID.
+    added: Mapping[int, str] = MappingProxyType({})
     faults: Iterable[str] = ()  # sentences on lists in the file that do not fit its tokens
     # What a file says of how a text becomes IDs, by name: merges, normalizer, ... Two encodings can
     # be compared if they have rules of the same names.
@@ -127,6 +127,10 @@ class VocabularyEncoding(Encoding):
     unknown_id: int | None = None  # of the token for what the vocabulary cannot spell
     adds_space: bool = False  # whether a text gets a space before it
     joins_spaces: bool = False  # whether a text loses the spaces that it begins with
+
+    @property
+    def added(self) -> dict[int, str]:  # type: ignore[override]
+        return {token.token_id: token.name for token in self.named}
 
     @abstractmethod
     def ids_between(self, text: str) -> np.ndarray:

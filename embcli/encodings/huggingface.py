@@ -93,8 +93,8 @@ class HuggingFaceEncoding(Encoding):
         return dict(self.tokenizer.get_added_tokens_decoder())
 
     @property
-    def added_names(self) -> set[str]:  # type: ignore[override]
-        return {token.content for token in self._added.values()}
+    def added(self) -> dict[int, str]:  # type: ignore[override]
+        return {token_id: token.content for token_id, token in self._added.items()}
 
     @property
     def special_ids(self) -> dict[str, int]:  # type: ignore[override]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from embcli.files.checkpoint import Checkpoint
-from embcli.verbs.audit import fit, gguf, load, rows
+from embcli.verbs.audit import fit, gguf, load, rows, trained
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -33,6 +33,9 @@ _OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (
     rows.check_median,
     rows.check_equal,
     rows.check_candidates,
+    trained.check_untrained,
+    trained.check_initial,
+    trained.check_outliers,
 )
 
 

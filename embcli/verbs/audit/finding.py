@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from embcli.errors import InputError, check_choice
-from embcli.names import ALARMS, FAULT_GROUPS, FAULTS, Fault
+from embcli.names import ALARMS, FAULT_GROUPS, FAULTS, Fault, TokenLayer
 from embcli.wording import Sentence
 
 Level = Literal["remark", "finding", "alarm"]
+_MOST_IDS = 1000  # of a finding, as data
 
 
 class Finding(NamedTuple):
@@ -26,9 +27,14 @@ class Finding(NamedTuple):
     rows: int  # how many rows, columns or IDs it is about
     text: str
     is_in_matrix: bool = False  # whether the page says it among the facts about a matrix
+    layer: TokenLayer | None = None  # the matrix that the rows are of
+    ids: tuple[int, ...] = ()  # the rows
 
     def document(self) -> dict[str, Any]:
-        return {"level": self.level, "kind": self.kind, "rows": self.rows, "text": self.text}
+        document = self._asdict()
+        del document["is_in_matrix"]
+        document["ids"] = [*self.ids[:_MOST_IDS]]
+        return document
 
     @property
     def is_fault(self) -> bool:
@@ -49,6 +55,19 @@ def first_names(names: Sequence[str], most: int) -> str:
     """Return the first names for a sentence, with dots for the others."""
     others = ", ..." if len(names) > most else ""
     return ", ".join(names[:most]) + others
+
+
+def rows_in_words(ids: Sequence[int]) -> str:
+    """Return rows by their IDs, in order: a range, or the first of them.
+
+    >>> rows_in_words([3, 4, 5]), rows_in_words([7])
+    ('rows 3 to 5', 'row 7')
+    """
+    if len(ids) == 1:
+        return f"row {ids[0]}"
+    if ids[-1] - ids[0] == len(ids) - 1:
+        return f"rows {ids[0]} to {ids[-1]}"
+    return f"rows {first_names([str(row) for row in ids[:9]], 8)}"
 
 
 def checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
+from embcli.verbs.audit.added import Trace, untrained
+from embcli.verbs.audit.distribution import RowGroups
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
     Distances,
@@ -27,6 +29,7 @@ from embcli.verbs.audit.measure import (
 )
 
 _HISTOGRAM_BINS = 24
+_DEVIATION = 0.02  # with which most models of transformers draw rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +50,13 @@ class MatrixAudit:
     shape: tuple[int, int]
     dtype: str
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
+    layer: Layer
     unused: dict[int, Unused]  # ID -> why no text can produce it
+    added: dict[int, str]  # ID -> name of an added token that a text or a template can have
+    largest: np.ndarray  # (V,) float64: the largest absolute value of each row
+    others: RowGroups  # the used rows that were not added
+    is_other: np.ndarray  # (V,) bool: which rows these are
+    mean: np.ndarray  # (D,) float64: the mean of all finite rows that were not added
     overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
@@ -96,6 +105,25 @@ class MatrixAudit:
         return count
 
     @cached_property
+    def untrained(self) -> dict[Trace, np.ndarray]:
+        """The added tokens whose rows have a trace of what made them, (n,) int64 by the trace."""
+        if self.files.encoding is None:
+            return {}
+        checkpoint = self.files.checkpoint
+        config = checkpoint.roles.config if checkpoint else {}
+        deviation = config.get("initializer_range")
+        return untrained(
+            self.layer,
+            self.added,
+            self.mean,
+            self.others.moments().spread,
+            self.norms[self.is_other],
+            self.equal,
+            self.files.encoding,
+            deviation if isinstance(deviation, float) and deviation > 0 else _DEVIATION,
+        )
+
+    @cached_property
     def by_use(self) -> dict[Unused, list[int]]:
         """The unused rows by the reason why they are unused."""
         rows: dict[Unused, list[int]] = {}
@@ -134,7 +162,8 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     reasons = unused(files.encoding, size) if files.encoding else {}
     if reasons:
         check_covariance_fits(dim)
-    kinds = row_kinds(size, reasons)
+    added = _added(files, reasons, size)
+    kinds = row_kinds(size, reasons, added)
     scan = scan_rows(layer, kinds, watch)
     norms = scan.norms
     used = np.flatnonzero(~kinds.unused & (norms > 0))
@@ -147,6 +176,8 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         for indicator, distances in to_others.items():
             unused_values[indicator] = distances[kinds.unused]
 
+    others = scan.others.moments()
+    old_rows = np.count_nonzero(np.isfinite(norms) & ~kinds.added)
     used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
     separation = separation_of(unused_values, used_values)
     ranked = used[:0]
@@ -161,7 +192,13 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         shape=(size, dim),
         dtype=layer.dtype,
         values=values,
+        layer=layer,
         unused=reasons,
+        added=added,
+        largest=scan.largest,
+        others=scan.others,
+        is_other=~kinds.unused & ~kinds.added & (norms > 0),
+        mean=(others.mean * others.rows + scan.unused_sum) / max(old_rows, 1),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
@@ -171,3 +208,11 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         ranked=ranked,
         candidates=candidates,
     )
+
+
+def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
+    """Return the names of the added tokens that have a row and a use, by ID."""
+    names = dict(files.encoding.added) if files.encoding else {}
+    for token_id in (*reasons, *files.padding_rows):
+        names.pop(token_id, None)
+    return {token_id: name for token_id, name in names.items() if token_id < size}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from embcli.errors import InputError, Watch
 from embcli.layer import Layer
 from embcli.names import Unused
 from embcli.numerics.statistics import Covariance, dots, norms_of, numbered_blocks, squares
+from embcli.verbs.audit.distribution import RowGroups
 from embcli.wording import counted
 
 # RFC 3629, section 3, lists the bytes that are invalid in UTF-8.
@@ -55,17 +56,19 @@ Indicator = Literal["cosine_distance", "centred", "without_first", "norm"]
 
 
 class RowKinds(NamedTuple):
-    """Which of the rows of a matrix are unused, and which stand for a token."""
+    """Which of the rows of a matrix are unused, stand for a token, or for one that was added."""
 
     unused: np.ndarray  # (V,) bool
     token: np.ndarray  # (V,) bool
+    added: np.ndarray  # (V,) bool
 
 
-def row_kinds(size: int, reasons: dict[int, Unused]) -> RowKinds:
+def row_kinds(size: int, reasons: dict[int, Unused], added: Iterable[int]) -> RowKinds:
     """Return the kinds of the rows of a matrix; `reasons` has the unused ones, as `unused` does."""
     rows = np.arange(size)
     without_token = [row for row, reason in reasons.items() if reason in ("padding", "gap")]
-    return RowKinds(np.isin(rows, list(reasons)), ~np.isin(rows, without_token))
+    is_unused = np.isin(rows, list(reasons))
+    return RowKinds(is_unused, ~np.isin(rows, without_token), np.isin(rows, list(added)))
 
 
 def check_covariance_fits(dim: int) -> None:
@@ -80,6 +83,8 @@ class Scan(NamedTuple):
     """What the first pass over a matrix finds."""
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
+    largest: np.ndarray  # (V,) float64: the largest absolute value of each row
+    others: RowGroups  # the used rows that were not added
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, except zero rows
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # that of all rows
@@ -92,6 +97,8 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
 
     size, dim = layer.shape
     norms = np.empty(size)
+    largest = np.empty(size)
+    others = RowGroups(size, dim)
     is_constant = np.ones(dim, bool)
     first_row = norms[:0]
     rows_by_digest = defaultdict(list)
@@ -104,7 +111,11 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
             rows_by_digest[sha256(values.data).digest()].append(row)
         exact = block.astype(np.float64)
         norms[ids] = norms_of(exact)
-        used_rows = exact[~kinds.unused[ids] & (norms[ids] > 0)]
+        largest[ids] = np.abs(exact).max(axis=1)
+        is_used = ~kinds.unused[ids] & (norms[ids] > 0)
+        used_rows = exact[is_used]
+        is_other = is_used & ~kinds.added[ids]
+        others.add(ids[is_other], exact[is_other])
         if not len(first_row):
             first_row = used_rows[:1]
         is_constant &= (used_rows == first_row).all(axis=0)
@@ -118,7 +129,9 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
         if len(rows) > 1 and norms[rows[0]] > 0:
             equal.append(tuple(rows))
     columns = np.flatnonzero(is_constant)
-    return Scan(norms, columns, tuple(equal), whole.digest(), unused_sum, covariance)
+    return Scan(
+        norms, largest, others, columns, tuple(equal), whole.digest(), unused_sum, covariance
+    )
 
 
 Distances = dict[Indicator, np.ndarray]  # (V,) float64 each

@@ -1,0 +1,133 @@
+"""Whether the rows of added tokens were trained since they were added.
+
+`resize_token_embeddings` of transformers makes new rows that are nearly the mean of all others, or
+draws them; other programs copy a row, or take the mean of the pieces of a token's name. Training
+moves each row in a direction of its own, so rows that still have such a trace were not trained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from embcli.encodings import Encoding
+from embcli.layer import Layer
+from embcli.numerics.statistics import squares
+
+Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces"]
+# Distances in units of the spread of the other rows. Training moves rows apart by more than the
+# first, and the mean of the others by less than the second, unless all of them are trained long.
+_APART = 1e-3
+_FROM_MEAN = 1e-2
+_ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}  # of a value, relative to it
+_LONGER = 0.08  # by which training makes a drawn row longer, at least
+_LEAST_OTHERS = 20  # rows, whose mean says something
+_MOST_ADDED = 2000  # tokens whose rows are compared with one another
+
+
+class AddedRows:
+    """The rows of added tokens, from which those with a trace are taken away."""
+
+    def __init__(self, layer: Layer, ids: np.ndarray, spread: float) -> None:
+        rows = layer.rows(ids).astype(np.float64)
+        is_usable = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
+        self.ids = ids[is_usable]
+        self.rows = rows[is_usable]
+        self._layer = layer
+        self._spread = spread
+
+    def taken(self, is_taken: np.ndarray) -> np.ndarray:
+        """Return the IDs of some of the rows, which are then no longer among them."""
+        ids: np.ndarray = self.ids[is_taken]
+        self.ids = self.ids[~is_taken]
+        self.rows = self.rows[~is_taken]
+        return ids
+
+    @property
+    def norms(self) -> np.ndarray:
+        norms: np.ndarray = np.sqrt(squares(self.rows))
+        return norms
+
+    def _within(self, distances: np.ndarray, share: float) -> np.ndarray:
+        """Return which distances are at most a share of the spread, or come from rounding."""
+        rounding = _ROUNDING.get(self._layer.dtype, 0.0) * self.norms
+        is_within: np.ndarray = distances <= share * self._spread + rounding
+        return is_within
+
+    def at(self, mean: np.ndarray) -> np.ndarray:
+        """Return which rows are this mean, (D,)."""
+        return self._within(np.sqrt(squares(self.rows - mean)), _FROM_MEAN)
+
+    def near_another(self) -> np.ndarray:
+        squared = squares(self.rows)
+        between = squared[:, None] + squared - 2 * self.rows @ self.rows.T
+        np.fill_diagonal(between, np.inf)
+        nearest = np.sqrt(between.min(axis=1, initial=np.inf).clip(0))
+        return self._within(nearest, _APART)
+
+    def mean_of_pieces(self, names: Mapping[int, str], encoding: Encoding) -> np.ndarray:
+        """Return which rows are the mean of the rows of the pieces of the token's name."""
+        if not encoding.splits:
+            return np.zeros(len(self.ids), bool)
+        distances = np.full(len(self.ids), np.inf)
+        for place, token_id in enumerate(self.ids.tolist()):
+            pieces = encoding.encode(names[token_id])
+            if len(pieces) > 1 and token_id not in pieces:
+                mean = self._layer.rows(pieces).mean(axis=0, dtype=np.float64)
+                distances[place] = np.linalg.norm(self.rows[place] - mean)
+        return self._within(distances, _FROM_MEAN)
+
+
+def untrained(
+    layer: Layer,
+    names: Mapping[int, str],
+    mean: np.ndarray,
+    spread: float,
+    norms: np.ndarray,
+    equal: tuple[tuple[int, ...], ...],
+    encoding: Encoding,
+    deviation: float,
+) -> dict[Trace, np.ndarray]:
+    """Return the IDs of added tokens that look untrained, (n,) each, by the trace of their rows.
+
+    `names` has the added tokens by ID. Of the other rows, `mean`, (D,), is that of all, `spread`
+    the root of the mean squared distance from it, and `norms` has those of the used ones, (n,).
+    `equal` has the groups of equal rows, and `deviation` is the standard deviation with which the
+    model draws new rows. Tokens of the trace "length" cannot be told from trained ones, and those
+    of "pieces" are as some programs add them.
+    """
+    ids = np.array(sorted(names), np.int64)[:_MOST_ADDED]
+    if len(norms) < _LEAST_OTHERS or not len(ids):
+        return {}
+    added = AddedRows(layer, ids, spread)
+    found: dict[Trace, np.ndarray] = {}
+    copies = [row for group in equal if not {*group} <= names.keys() for row in group]
+    found["copy"] = added.taken(np.isin(added.ids, copies))
+    is_near = added.near_another()
+    is_at_mean = added.at(mean)
+    found["near"] = added.ids[is_near & ~is_at_mean]
+    found["mean"] = added.ids[is_at_mean]
+    added.taken(is_near | is_at_mean)
+    found["pieces"] = added.taken(added.mean_of_pieces(names, encoding))
+
+    dim = layer.shape[1]
+    has_length = _has_length(added.norms, deviation, dim)
+    is_ordinary = _has_length(norms, deviation, dim).mean() > 0.01
+    is_told = has_length.all() and not is_ordinary and _length_error(dim) <= _LONGER
+    found["drawn" if is_told else "length"] = added.ids[has_length]
+    return {trace: ids for trace, ids in found.items() if len(ids)}
+
+
+def _length_error(dim: int) -> float:
+    """Return three standard deviations of the length of a normal row, relative to it."""
+    return 3 / math.sqrt(2 * dim)
+
+
+def _has_length(norms: np.ndarray, deviation: float, dim: int) -> np.ndarray:
+    """Return which norms a row of normal numbers with this standard deviation can have."""
+    length = deviation * math.sqrt(dim)
+    is_close: np.ndarray = np.abs(norms / length - 1) <= _length_error(dim)
+    return is_close

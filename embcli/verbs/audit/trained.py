@@ -1,0 +1,86 @@
+"""Whether rows were trained: checks of a MatrixAudit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+
+from embcli.errors import InputError
+from embcli.files.tensors import Tensors
+from embcli.verbs.audit.added import Trace
+from embcli.verbs.audit.finding import Finding, Level, rows_in_words
+from embcli.verbs.audit.matrix import MatrixAudit
+from embcli.verbs.audit.outliers import outliers
+from embcli.wording import counted
+
+_LEAST_VALUES = 10_000  # of a file, below which its matrices may be drawn as an example
+# What the rows of added tokens are, by their trace.
+_TRACES: dict[Trace, str] = {
+    "mean": "the mean of all rows",
+    "near": "nearly equal to one another",
+    "copy": "copies of another row",
+    "drawn": "as long as rows that a model draws",
+    "pieces": "the means of the pieces of their names",
+    "length": "as long as rows that a model draws",
+}
+
+
+def check_untrained(matrix: MatrixAudit) -> Iterator[Finding]:
+    """Check that the rows of added tokens were trained."""
+    for trace, rows in matrix.untrained.items():
+        ids = tuple(rows.tolist())
+        tokens = counted(len(ids), "added token")
+        where = f"{rows_in_words(ids)} of the {matrix.in_words}"
+        level: Level = "finding"
+        looks = "looks untrained" if len(ids) == 1 else "look untrained"
+        if trace in ("pieces", "length"):
+            level = "remark"
+            looks = "may be untrained, which cannot be told"
+        text = f"{tokens} {looks}: {where}, {_TRACES[trace]}"
+        yield Finding(level, "untrained", len(ids), text, layer=matrix.name, ids=ids)
+
+
+def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
+    """Check that the rows of a model with a config.json are not as they were initialised."""
+    checkpoint = matrix.files.checkpoint
+    if checkpoint is None or not checkpoint.roles.config:
+        return
+    if _values_of(checkpoint.tensors) < _LEAST_VALUES:
+        return
+    for found in matrix.others.initial():
+        ids = tuple(range(found.first, found.stop))
+        text = (
+            f"{rows_in_words(ids)} of the {matrix.in_words} look as initialised: "
+            f"{found.distribution} values around 0 in each column, standard deviation "
+            f"{found.deviation:.2g}"
+        )
+        yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
+
+
+def _values_of(tensors: Tensors) -> int:
+    values = 0
+    for name in tensors:
+        with suppress(InputError):  # An index names what its file lacks.
+            values += math.prod(tensors[name].shape)
+    return values
+
+
+def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
+    """Check that no used row is far longer or shorter than all others, or has far larger values.
+
+    Added rows that were not trained are short for another reason.
+    """
+    is_used = ~np.isin(np.arange(len(matrix.norms)), [*matrix.unused]) & (matrix.norms > 0)
+    for untrained in matrix.untrained.values():
+        is_used[untrained] = False
+    used = np.flatnonzero(is_used)
+    ids = tuple(used[outliers(matrix.norms[used], matrix.largest[used])].tolist())
+    if ids:
+        text = (
+            f"{rows_in_words(ids)} of the {matrix.in_words}: a norm or a largest value "
+            "20 times beyond those of all others"
+        )
+        yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)

@@ -1,0 +1,100 @@
+"""Which rows are as they were initialised, and which are outliers, held against torch and numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from embcli.verbs.audit.distribution import RowGroups
+from embcli.verbs.audit.outliers import outliers
+
+SIZE = 2000
+DIM = 64
+INITIALISERS = {
+    "normal": torch.nn.init.normal_,
+    "uniform": torch.nn.init.uniform_,
+    "xavier_normal": torch.nn.init.xavier_normal_,
+    "kaiming_uniform": torch.nn.init.kaiming_uniform_,
+}
+
+
+def groups_of(matrix: np.ndarray) -> RowGroups:
+    groups = RowGroups(*matrix.shape)
+    for start in range(0, len(matrix), 777):
+        rows = matrix[start : start + 777].astype(np.float64)
+        groups.add(np.arange(start, start + len(rows)), rows)
+    return groups
+
+
+def drawn(seed: int, name: str, dtype: torch.dtype = torch.float32) -> np.ndarray:
+    torch.manual_seed(seed)
+    values = torch.empty(SIZE, DIM)
+    low_and_high = (-0.1, 0.1) if name == "uniform" else ()
+    INITIALISERS[name](values, *low_and_high)
+    return values.to(dtype).float().numpy()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", INITIALISERS)
+def test_what_torch_initialises_is_initial(name: str, dtype: torch.dtype) -> None:
+    for seed in range(5):
+        matrix = drawn(seed, name, dtype)
+        (found,) = groups_of(matrix).initial()
+
+        assert (found.first, found.stop) == (0, SIZE)
+        assert found.distribution in name
+        assert found.deviation == pytest.approx(matrix.std(), rel=1e-3)
+
+
+def test_a_half_that_is_initial_is_found() -> None:
+    matrix = drawn(0, "normal")
+    matrix[: SIZE // 2] = np.random.default_rng(0).laplace(0.3, size=(SIZE // 2, DIM))
+
+    (found,) = groups_of(matrix).initial()
+
+    assert (found.first, found.stop) == (SIZE // 2, SIZE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda matrix: matrix + 0.2 * matrix.std(),  # the mean of each column
+        lambda matrix: np.sign(matrix) * np.abs(matrix) ** 1.5,  # the distribution
+        lambda matrix: matrix - matrix.mean(axis=0),  # means that are 0, as after a PCA
+        lambda matrix: np.where(np.arange(DIM) == 3, 0.5, matrix),  # a constant column
+    ],
+)
+def test_what_was_changed_is_not_initial(change) -> None:  # type: ignore[no-untyped-def]
+    assert not [*groups_of(change(drawn(0, "normal").astype(np.float64))).initial()]
+
+
+def test_a_small_matrix_is_too_small_to_be_told() -> None:
+    assert not [*groups_of(drawn(0, "normal")[:90]).initial()]
+
+
+def slow_outliers(norms: list[float]) -> list[int]:
+    """Return the places of numbers that are 20 times beyond the others, one after another."""
+    found = []
+    for sign in (1, -1):
+        left = {place: number**sign for place, number in enumerate(norms)}
+        while len(left) > 1:
+            largest = max(left, key=lambda place: left[place])
+            others = sorted(number for place, number in left.items() if place != largest)
+            if left[largest] <= 20 * others[int(0.999 * (len(others) - 1))]:
+                break
+            found.append(largest)
+            del left[largest]
+    return sorted(found)
+
+
+def test_outliers_are_those_far_beyond_all_others() -> None:
+    random = np.random.default_rng(0)
+    for size in (2, 3, 50, 3000):
+        norms = random.uniform(0.5, 2, size)
+        norms[random.integers(0, size)] = 1000
+        norms[random.integers(0, size)] = 1e-4
+
+        assert outliers(norms, np.ones(size)).tolist() == slow_outliers(norms.tolist())
+        assert outliers(np.ones(size), norms).tolist() == slow_outliers(norms.tolist())
+    assert not len(outliers(np.ones(100), np.full(100, 2.0)))
