@@ -34,6 +34,7 @@ Fault = Literal[
     "missing",
     "head",
     "special-ids",
+    "positions",
     "load",
     "untrained",
     "initial",
@@ -46,7 +47,7 @@ Fault = Literal[
     "padding",
     "candidates",
 ]
-FaultGroup = Literal["default", "findings", "all", "none"]  # several of them, by one name
+FaultGroup = Literal["findings", "alarms", "all", "none"]  # several of them, by one name
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 
@@ -69,7 +70,6 @@ OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
 PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
-ALARMS: tuple[Fault, ...] = FAULTS[:5]  # those that give status 1 unless others are named
 FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)
 
 ENCODINGS = (

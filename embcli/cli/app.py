@@ -667,10 +667,10 @@ def audit(
         Any,
         option(
             "View",
-            f"Exit with 1 for these: {', '.join((*names.FAULTS, *names.FAULT_GROUPS))}.",
+            f"Exit with 1 for these: {', '.join((*names.FAULT_GROUPS, *names.FAULTS))}.",
             "NAMES",
             parser=listed,
-            default=f"the first {len(names.ALARMS)}, and the worst of load",
+            default="findings: all that is no remark",
             autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
         ),
     ] = None,
@@ -682,19 +682,24 @@ def audit(
 ) -> Any:
     """Show what looks unusual in a token matrix.
 
-    Broken, unused, equal and under-trained rows; the exit status is 1 if any are broken.
+    Broken, unused, equal and untrained rows, and files that do not fit: 0 means sound.
 
     # broken, unused, equal and under-trained rows
     embcli audit model.safetensors
 
-    # status 1 for these faults, for a script
-    embcli audit model.safetensors --fail-on missing,padding
+    # status 1 for what is broken, and for padding
+    embcli audit model.safetensors --fail-on alarms,padding
 
     # every finding, as a table for a spreadsheet
     embcli audit model.safetensors -f csv -o audit.csv
     """
     from embcli.verbs import audit as verb
 
+    if named is None and model.is_empty:
+        raise InputError(
+            "audit needs a model, such as embcli audit model.safetensors; "
+            "--vocab, --dim or --seed audit a seeded layer"
+        )
     return verb.audit(model.opened(named), layer=layer, fail_on=fail_on, rows=rows, top=top)
 
 

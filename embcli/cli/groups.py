@@ -118,6 +118,9 @@ class FileOptions(OptionGroup):
             raise
 
 
+_OF_LAYERS = ("vocab", "dim", "context_length", "seed")
+
+
 class ModelOptions(FileOptions):
     """A model on disk, or layers of a seed."""
 
@@ -131,6 +134,11 @@ class ModelOptions(FileOptions):
     ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no option names a model or asks for a seeded layer."""
+        return not _given(vars(self), ("path", *_OF_LAYERS))
 
 
 class PositionsModel(ModelOptions):
@@ -297,7 +305,7 @@ def opened(
 
     remarks = notes or PrintedNotes()
     of_file = _given(options, ("encoding", "tensor"))
-    of_layers = _given(options, ("vocab", "dim", "context_length", "seed", "no_cache"))
+    of_layers = _given(options, (*_OF_LAYERS, "no_cache"))
     if path is None:
         if "tensor" in of_file:
             raise InputError(Sentence("{tensor} goes with {path}, which names the file"))

@@ -25,7 +25,7 @@ from embcli.selection import Selection, select
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
-from embcli.verbs.audit.finding import Finding, NotChecked, checked_kinds, judged
+from embcli.verbs.audit.finding import Finding, NotChecked, checked_kinds, fails, kinds_in_words
 from embcli.verbs.audit.load import Loading, question_about
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import unused
@@ -41,9 +41,10 @@ __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
 class Audit(Result, verb="audit"):
     """What was found in the token matrix, in the output head, and between a model's files.
 
-    `findings` has all of it. A remark changes no verdict, a finding takes the word "Sound" away,
-    and an alarm is either of them that `fail_on` names. Candidates are tokens whose rows resemble
-    those of unused tokens; only prompting a model can confirm one.
+    `findings` has all of it. With an alarm the model is broken, or does not load; a finding takes
+    the word "Sound" away, and a remark changes no verdict. `fail_on` says which give status 1.
+    Candidates are tokens whose rows resemble those of unused tokens; only prompting a model can
+    confirm one.
     """
 
     # The token matrix, and the output head if it has rows of its own; or the only one chosen.
@@ -54,6 +55,7 @@ class Audit(Result, verb="audit"):
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
     not_checked: tuple[str, ...]  # what could not be looked at, and why, and what no audit looks at
+    fail_on: tuple[str, ...] = ("findings",)  # kinds and groups of findings that give status 1
     rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -92,11 +94,7 @@ class Audit(Result, verb="audit"):
 
     @property
     def _why_no(self) -> str:
-        return self.in_words("alarm")
-
-    def in_words(self, level: str) -> str:
-        """Return the kinds of the findings of a level, with the number of rows of each."""
-        return ", ".join(f"{kind} ({self.faults[kind]:,})" for kind in self.kinds(level))
+        return kinds_in_words(each for each in self.findings if fails(each, self.fail_on))
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.files.encoding)
@@ -113,7 +111,14 @@ class Audit(Result, verb="audit"):
             rows = listed(run, "rows", **self._row_columns(self.rows))
             return replace(rows, more={**totals, "findings": findings})
 
-        types: dict[str, FieldType] = {"level": str, "kind": str, "rows": int, "text": str}
+        types: dict[str, FieldType] = {
+            "level": str,
+            "kind": str,
+            "rows": int,
+            "layer": str,
+            "ids": list[int],
+            "text": str,
+        }
         columns: dict[str, tuple[FieldType, Any]] = {}
         for name, field_type in types.items():
             columns[name] = (field_type, [finding[name] for finding in findings])
@@ -189,11 +194,10 @@ def audit(
 ) -> Audit:
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
-    `result.findings` has all that was found, `result.broken` the kinds among `fail_on`; by default
-    (`"default"`) these are non-finite, zero and missing rows, the same in the output head, special
-    tokens without a row, and matrices that transformers draws at random. A kind that is named
-    includes its remarks. `"findings"` stands for whatever is not a remark, `"all"` and `"none"` for
-    all kinds and none. `layer` names the only matrix whose rows are audited, the token matrix or
+    `result.findings` has all that was found, each with its level: alarm, finding or remark;
+    `result.broken` has the kinds of the alarms. `result.status` is 1 for what `fail_on` names:
+    kinds, whatever the level, or `"findings"` (the default: findings and alarms), `"alarms"`,
+    `"all"` or `"none"`. `layer` names the only matrix whose rows are audited, the token matrix or
     the output head. The page shows `top` rows of each kind. The data are the findings or, if `rows`
     chooses some (`"all"`, `"0:5,100"`), the values of these rows.
 
@@ -203,7 +207,7 @@ def audit(
     """
     check_choice("layer", layer, get_args(TokenLayer))
     check_top(top)
-    kinds_of_alarms = checked_kinds(fail_on)
+    failing = checked_kinds(fail_on)
     notes = model.notes.begun()
     if layer != "head":
         remark_scaled(notes, model)
@@ -240,7 +244,7 @@ def audit(
         found += found_in_matrix(matrix)
     found += found_first
     found += loading.findings(files.checkpoint, is_copy)
-    findings = [judged(each, kinds_of_alarms) for each in found if isinstance(each, Finding)]
+    findings = [each for each in found if isinstance(each, Finding)]
     not_checked = [each.text for each in found if isinstance(each, NotChecked)]
     others = layers.origin.unopened - len(files.input_tensors)
     if others > 0:
@@ -253,6 +257,7 @@ def audit(
         head_is_copy=is_copy and layer is None,
         findings=tuple(findings),
         not_checked=tuple(not_checked),
+        fail_on=failing,
         rows=ids,
         top=min(top, longest),
         notes=notes,

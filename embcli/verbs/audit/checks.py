@@ -17,6 +17,7 @@ from embcli.verbs.audit.matrix import MatrixAudit
 _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     load.check_index,
     fit.check_input_tensors,
+    fit.check_positions,
     fit.check_tokenizer,
     fit.check_config,
     fit.check_vocab_size,

@@ -71,14 +71,28 @@ class ModelFiles:
         head = self.head
         return head is not None and head.tensor is not None and head.relation != "same"
 
+    def rows_of(self, role: str) -> list[int]:
+        """Return the rows that files name for a special token."""
+        rows: list[int] = []
+        for special in self.special_ids:
+            if special.role == role:
+                rows += special.ids
+        return rows
+
     @property
     def padding_rows(self) -> list[int]:
         """The rows that files name as padding; they may be zero."""
-        rows: list[int] = []
-        for special in self.special_ids:
-            if special.role == "pad":
-                rows += special.ids
-        return rows
+        return self.rows_of("pad")
+
+    @property
+    def unread_rows(self) -> set[int]:
+        """The row of the unknown token, if the tokenizer spells what it does not know by bytes."""
+        unknown = {*self.rows_of("unk")}
+        encoding = self.encoding
+        if not unknown or encoding is None or not encoding.splits:
+            return set()
+        ids = {*encoding.encode("\U000e0041").tolist()}  # a letter that no vocabulary has
+        return unknown if unknown.isdisjoint(ids) else set()
 
     @cached_property
     def input_tensors(self) -> list[str]:

@@ -1,15 +1,16 @@
 """What an audit says of a model: its findings, and what it could not look at.
 
-A check yields both. `judged` makes alarms of the findings that a user wants to fail on.
+A check yields both, and decides the level of a finding. Which of them give status 1 is the user's.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from embcli.errors import InputError, check_choice
-from embcli.names import ALARMS, FAULT_GROUPS, FAULTS, Fault, TokenLayer
+from embcli.names import FAULT_GROUPS, FAULTS, Fault, TokenLayer
 from embcli.wording import Sentence
 
 Level = Literal["remark", "finding", "alarm"]
@@ -19,7 +20,8 @@ _MOST_IDS = 1000  # of a finding, as data
 class Finding(NamedTuple):
     """Something that the audit says of a model.
 
-    A remark changes no verdict, a finding takes the word "Sound" away, and an alarm gives status 1.
+    With an alarm a model is broken, or it does not load; a finding takes the word "Sound" away, and
+    a remark changes no verdict.
     """
 
     level: Level
@@ -71,29 +73,31 @@ def rows_in_words(ids: Sequence[int]) -> str:
 
 
 def checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the kinds and groups that give status 1.
+    """Return the kinds and groups of findings that give status 1.
 
     Raises InputError for any other name, and for kinds beside `all` or `none`.
     """
     if fail_on is None:
-        return ("default",)
+        return ("findings",)
     kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
     for kind in kinds:
-        check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS))
+        hint = "findings is the default" if kind == "default" else ""
+        check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS), hint)
         if kind in ("all", "none") and len(kinds) > 1:
             raise InputError(Sentence("{fail_on} takes {kind} only by itself", kind=kind))
     return kinds
 
 
-def judged(finding: Finding, fail_on: tuple[str, ...]) -> Finding:
-    """Return a finding as an alarm if its kind is one; a remark is one only if it is named."""
-    names = {finding.kind, "all"}
-    if finding.level != "remark":
-        names.add("findings")
-    if finding.level == "alarm" or (finding.level == "finding" and finding.kind in ALARMS):
-        names.add("default")
-    if not names.isdisjoint(fail_on):
-        return finding._replace(level="alarm")
-    if finding.level == "alarm":
-        return finding._replace(level="finding")
-    return finding
+def fails(finding: Finding, fail_on: tuple[str, ...]) -> bool:
+    """Return whether a finding gives status 1: by its kind, or by the group of its level."""
+    groups = {"remark": (), "finding": ("findings",), "alarm": ("findings", "alarms")}
+    names = {finding.kind, "all", *groups[finding.level]}
+    return not names.isdisjoint(fail_on)
+
+
+def kinds_in_words(findings: Iterable[Finding]) -> str:
+    """Return the kinds of findings, with the number of rows of each."""
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        counts[finding.kind] += finding.rows
+    return ", ".join(f"{kind} ({counts[kind]:,})" for kind in FAULTS if counts[kind])

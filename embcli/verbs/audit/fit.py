@@ -21,7 +21,7 @@ from embcli.files.special_ids import SpecialId, unknown_template_names
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names, rows_in_words
 from embcli.wording import counted
 
 
@@ -35,7 +35,7 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
         text = f"{counted(-padding, 'token')} of {tokens:,} without a row"
         if -padding < tokens / 100:
             text += "; the usual cause is a forgotten resize_token_embeddings"
-        yield Finding("finding", "missing", -padding, text)
+        yield Finding("alarm", "missing", -padding, text)
     elif padding:
         text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
         yield Finding("remark", "padding", padding, text, is_in_matrix=True)
@@ -47,9 +47,26 @@ def check_input_tensors(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         for name in checkpoint.input_tensors:
             if not np.isfinite(checkpoint.values(name)).all():
                 text = f"{name} has non-finite values, and the first block reads it"
-                yield Finding("finding", "non-finite", 1, text)
+                yield Finding("alarm", "non-finite", 1, text)
     except InputError as error:
         yield NotChecked(f"what is done to token rows: {error}")
+
+
+def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+    """Check that no row of a learned position matrix is zero, except those of no position."""
+    try:
+        tensor = checkpoint.roles.find("position")
+        values = None if tensor is None else checkpoint.values(tensor.name)
+    except InputError:
+        return  # check_input_tensors says why
+    if values is None or values.ndim != 2:
+        return
+    first = checkpoint.roles.first_position
+    is_used = values[first:].any(axis=1)
+    ids = tuple((np.flatnonzero(~is_used) + first).tolist())
+    if ids:
+        text = f"{rows_in_words(ids)} of the position matrix: zero"
+        yield Finding("alarm", "positions", len(ids), text, ids=ids)
 
 
 def check_tokenizer(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -116,14 +133,14 @@ def check_head(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     try:
         head = checkpoint.head
         if checkpoint.roles.misfit_head:
-            yield Finding("finding", "head", 1, checkpoint.roles.misfit_head)
+            yield Finding("alarm", "head", 1, checkpoint.roles.misfit_head)
         # Without a tensor, the head can be tied to the matrix of the other part.
         if head.tensor is not None or checkpoint.roles.part is None:
             yield from _wrong_biases(checkpoint, (head.tensor or checkpoint.roles.token).shape[0])
     except PackedError as error:
         yield NotChecked(f"the output head: {error}")
     except InputError as error:
-        yield Finding("finding", "head", 1, str(error))
+        yield Finding("alarm", "head", 1, str(error))
     if files.head is not None and files.head.tensor is not None:
         yield from _wrong_size(files.head.tensor, files)
 
@@ -139,7 +156,7 @@ def _wrong_biases(checkpoint: Checkpoint, size: int) -> Iterator[Finding]:
         is_finite = np.isfinite(checkpoint.values(bias.name))
         if is_finite.size != size or not is_finite.all():
             text = f"{bias} is not a finite number for each of the head's {size:,} rows"
-            yield Finding("finding", "head", 1, text)
+            yield Finding("alarm", "head", 1, text)
 
 
 def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
@@ -149,7 +166,7 @@ def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
     for what, size in needed.items():
         if size is not None and rows < size:
             text = f"the output head has {counted(rows, 'row')}; {what}: {size:,}"
-            yield Finding("finding", "head", size - rows, text)
+            yield Finding("alarm", "head", size - rows, text)
             return
     if rows != files.rows:
         text = f"the token matrix has {files.rows:,} rows, the output head {rows:,}"
@@ -162,13 +179,15 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fin
 
     A list agrees with an ID that it contains.
     """
+    # llama.cpp takes an ID of its own in place of one without a row.
+    level: Level = "finding" if checkpoint.tensors.format == "GGUF" else "alarm"
     first_by_role: dict[str, SpecialId] = {}
     for special in files.special_ids:
         without_row = [token_id for token_id in special.ids if not 0 <= token_id < files.rows]
         if without_row:
             ids = ", ".join(map(str, without_row))
             text = f"{special}: {ids} has no row, rows are 0 to {files.rows - 1:,}"
-            yield Finding("finding", "special-ids", len(without_row), text)
+            yield Finding(level, "special-ids", len(without_row), text)
         first = first_by_role.setdefault(special.role, special)
         if not set(special.ids) & set(first.ids):
             yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")

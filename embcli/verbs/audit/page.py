@@ -9,7 +9,6 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import ALARMS
 from embcli.page import (
     Label,
     Note,
@@ -29,6 +28,7 @@ from embcli.page.labels import (
     origin_lines,
 )
 from embcli.selection import Excerpt
+from embcli.verbs.audit.finding import kinds_in_words
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
@@ -212,13 +212,13 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
 
 
 def _verdict(audit: Audit) -> Text:
-    if audit.broken:
-        # Other kinds are alarms only if the user names them.
-        word = "Broken" if {*audit.broken} & {*ALARMS, "load"} else "Alarm"
-        return safe_text(f"{word}: {audit._why_no}", "bad")
-    if audit.kinds("finding"):
-        return safe_text(f"Not sound: {audit.in_words('finding')}", "bad")
+    for level, word in (("alarm", "Broken"), ("finding", "Not sound")):
+        found = [finding for finding in audit.findings if finding.level == level]
+        if found:
+            kinds = kinds_in_words(found)
+            return safe_text(f"{word}: {kinds}", "bad")
 
+    why_no = f"; status 1: {audit._why_no}" if audit._why_no else ""
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append("the output head")
@@ -226,6 +226,7 @@ def _verdict(audit: Audit) -> Text:
         f"Sound: the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
     )
     if not audit.not_checked:
-        return Note(text, style="good")
+        return Note(f"{text}{why_no}", style="good")
     unchecked = "; ".join(audit.not_checked)
-    return Note(f"{text}; not checked: {unchecked}", "tensor", "encoding", style="good")
+    note = f"{text}; not checked: {unchecked}{why_no}"
+    return Note(note, "tensor", "encoding", style="good")

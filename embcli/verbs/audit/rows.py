@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Iterator
 
 from embcli.names import Fault
-from embcli.verbs.audit.finding import Finding
+from embcli.verbs.audit.finding import Finding, Level
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted
 
@@ -21,8 +21,13 @@ def check_broken(matrix: MatrixAudit) -> Iterator[Finding]:
         if matrix.name == "head":
             kind = "head"
         if len(rows):
+            level: Level = "alarm"
             text = f"{counted(len(rows), f'{name} row')} in the {matrix.in_words}"
-            yield Finding("finding", kind, len(rows), text, is_in_matrix=True)
+            if name == "zero" and {*rows.tolist()} <= matrix.files.unread_rows:
+                level = "remark"
+                text += ", of a token that no text has"
+            ids = tuple(rows.tolist())
+            yield Finding(level, kind, len(ids), text, True, matrix.name, ids)
 
 
 def check_constant(matrix: MatrixAudit) -> Iterator[Finding]:
@@ -58,4 +63,5 @@ def check_candidates(matrix: MatrixAudit) -> Iterator[Finding]:
     count = len(matrix.candidates)
     if count:
         text = f"{counted(count, 'token')} like unused rows, in the {matrix.in_words}"
-        yield Finding("remark", "candidates", count, text, is_in_matrix=True)
+        ids = tuple(matrix.candidates.tolist())
+        yield Finding("remark", "candidates", count, text, True, matrix.name, ids)
