@@ -237,7 +237,7 @@ def become(
 
     Whoever forks waits for the end of a pipe, which is closed here as a new program would close it.
     """
-    os.closerange(3, 256)
+    os.closerange(3, 1 << 16)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # Python begins like this.
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # embcli's first import does this.
     os.environ.update(environment)

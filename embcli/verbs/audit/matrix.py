@@ -19,6 +19,8 @@ from embcli.verbs.audit.distribution import RowGroups
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
     Distances,
+    RowKinds,
+    Scan,
     Separation,
     check_covariance_fits,
     indicators_of,
@@ -50,13 +52,11 @@ class MatrixAudit:
     shape: tuple[int, int]
     dtype: str
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
-    layer: Layer
     unused: dict[int, Unused]  # ID -> why no text can produce it
-    added: dict[int, str]  # ID -> name of an added token that a text or a template can have
+    # Added tokens that look untrained, (n,) int64 by the trace that their rows have.
+    untrained: dict[Trace, np.ndarray]
     largest: np.ndarray  # (V,) float64: the largest absolute value of each row
     others: RowGroups  # the used rows that were not added
-    is_other: np.ndarray  # (V,) bool: which rows these are
-    mean: np.ndarray  # (D,) float64: the mean of all finite rows that were not added
     overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
@@ -103,25 +103,6 @@ class MatrixAudit:
             used = [row for row in group if row not in self.unused]
             count += max(len(used) - 1, 0)
         return count
-
-    @cached_property
-    def untrained(self) -> dict[Trace, np.ndarray]:
-        """The added tokens whose rows have a trace of what made them, (n,) int64 by the trace."""
-        if self.files.encoding is None:
-            return {}
-        checkpoint = self.files.checkpoint
-        config = checkpoint.roles.config if checkpoint else {}
-        deviation = config.get("initializer_range")
-        return untrained(
-            self.layer,
-            self.added,
-            self.mean,
-            self.others.moments().spread,
-            self.norms[self.is_other],
-            self.equal,
-            self.files.encoding,
-            deviation if isinstance(deviation, float) and deviation > 0 else _DEVIATION,
-        )
 
     @cached_property
     def by_use(self) -> dict[Unused, list[int]]:
@@ -176,8 +157,6 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         for indicator, distances in to_others.items():
             unused_values[indicator] = distances[kinds.unused]
 
-    others = scan.others.moments()
-    old_rows = np.count_nonzero(np.isfinite(norms) & ~kinds.added)
     used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
     separation = separation_of(unused_values, used_values)
     ranked = used[:0]
@@ -192,13 +171,10 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         shape=(size, dim),
         dtype=layer.dtype,
         values=values,
-        layer=layer,
         unused=reasons,
-        added=added,
+        untrained=_untrained(layer, files, added, kinds, scan),
         largest=scan.largest,
         others=scan.others,
-        is_other=~kinds.unused & ~kinds.added & (norms > 0),
-        mean=(others.mean * others.rows + scan.unused_sum) / max(old_rows, 1),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
@@ -216,3 +192,22 @@ def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int
     for token_id in (*reasons, *files.padding_rows):
         names.pop(token_id, None)
     return {token_id: name for token_id, name in names.items() if token_id < size}
+
+
+def _untrained(
+    layer: Layer, files: ModelFiles, added: dict[int, str], kinds: RowKinds, scan: Scan
+) -> dict[Trace, np.ndarray]:
+    """Return the added tokens that look untrained, (n,) int64 each, by the trace of their rows."""
+    if files.encoding is None:
+        return {}
+    config = files.checkpoint.roles.config if files.checkpoint else {}
+    deviation = config.get("initializer_range")
+    if not isinstance(deviation, float) or deviation <= 0:
+        deviation = _DEVIATION
+    others = scan.others.moments()
+    old_rows = np.count_nonzero(np.isfinite(scan.norms) & ~kinds.added)
+    mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
+    norms = scan.norms[~kinds.unused & ~kinds.added & (scan.norms > 0)]
+    return untrained(
+        layer, added, mean, others.spread, norms, scan.equal, files.encoding, deviation
+    )
