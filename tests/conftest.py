@@ -24,6 +24,8 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+pytest.register_assert_rewrite("tests.snapshots", "tests.transcripts")
+
 from tests.runners import InProcess, Process, Terminal  # noqa: E402 - It imports numpy.
 from tests.snapshots import Snapshot  # noqa: E402
 

@@ -37,7 +37,8 @@ class Snapshot:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, newline="")
         assert path.exists(), f"{path} is missing: pytest --accept={path} writes it"
-        assert text == path.read_bytes().decode()
+        kept = path.read_bytes().decode()
+        assert text == kept, f"pytest --accept={path} keeps the new one"
 
 
 def with_styles(printed: str) -> str:

@@ -39,10 +39,10 @@ def test_a_table_has_a_row_for_each_finding(in_process):
     table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv"))))
 
     findings = embcli.open("model.safetensors").audit().findings
-    assert [[*row.values()] for row in table] == [
-        [*map(str, each.document().values())] for each in findings
-    ]
-    assert list(table[0]) == ["level", "kind", "rows", "text"]
+    for row, finding in zip(table, findings, strict=True):
+        written = {name: str(value) for name, value in finding.document().items()}
+        assert row == written | {"layer": finding.layer or ""}
+    assert list(table[0]) == ["level", "kind", "rows", "layer", "ids", "text"]
     levels = {row["kind"]: row["level"] for row in table}
     assert levels == {"non-finite": "alarm", "zero": "alarm", "equal": "remark"}
 

@@ -33,7 +33,7 @@ TEXT = "w2999 w7 w1500 w8 w7"
 
 
 def matrix(rows: int = ROWS, dim: int = DIM) -> np.ndarray:
-    return GENERATOR.standard_normal((rows, dim), np.float32)
+    return GENERATOR.standard_normal((rows, dim), np.float32) + np.float32(0.5)
 
 
 def bfloat16(rows: int = ROWS) -> np.ndarray:

@@ -141,23 +141,25 @@ def exported(
     `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
-    if format == "table":
-        return text(page, width).encode()
-    if format == "markdown":
-        return markdown(page, width).encode()
     background: Background = "dark" if theme == "dark" else "light"
-    if format == "html":
-        return _html(page, width, background).encode()
-    svg = _svg(page, width, background)
-    if format == "svg":
-        return svg.encode()
-    undrawn = _undrawn(svg) if remark else ""
-    if remark and undrawn:
-        remark(
-            f"no font of this machine has {undrawn!r}, so the PNG shows a box for it; "
-            "SVG and HTML use the fonts of their viewer"
-        )
-    return png(svg, background)
+    match format:
+        case "table":
+            return text(page, width).encode()
+        case "markdown":
+            return markdown(page, width).encode()
+        case "html":
+            return _html(page, width, background).encode()
+        case "svg":
+            return _svg(page, width, background).encode()
+        case "png":
+            svg = _svg(page, width, background)
+            undrawn = _undrawn(svg) if remark else ""
+            if remark and undrawn:
+                remark(
+                    f"no font of this machine has {undrawn!r}, so the PNG shows a box for it; "
+                    "SVG and HTML use the fonts of their viewer"
+                )
+            return png(svg, background)
 
 
 def _svg(page: RenderableType, width: int, background: Background) -> str:

@@ -65,17 +65,17 @@ def test_a_tied_matrix_is_found_by_whichever_name_it_is_stored(
 
 def hold_words(opened: embcli.Model, found: Any, model: Any, rows: np.ndarray) -> None:
     """Hold what pages and notes say of a model's positions against the model itself."""
-    blocks = found.recipe.blocks
+    blocks = found.plan.recipe.blocks
     inside = inside_of(model)
     assert blocks.startswith(BLOCKS[inside])
     assert bool(blocks) == bool(inside)
 
     has_positions = not np.array_equal(rows[1], rows[3])  # Both are rows of ID 9.
-    assert (" position" in found.recipe.words) == has_positions
+    assert (" position" in found.plan.recipe.words) == has_positions
     notes = [note for note in map(str, found.notes) if "adds no position rows" in note]
     if has_positions:
         assert notes == []
-        assert blocks in opened.positions().reason
+        assert blocks in opened.positions().model_positions.reason
     else:
         (note,) = notes
         assert blocks in note
@@ -137,4 +137,4 @@ def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:
     (read,) = read_by_first_blocks(model.text_encoder.eval(), PLAIN).values()
     found = embcli.open(tmp_path).lookup(PLAIN)
     assert_same_bits(found.input, read)
-    assert found.recipe.part is None
+    assert found.plan.recipe.part is None

@@ -1,6 +1,7 @@
 """All checks of an audit, in the order in which a page shows what they find.
 
-A new check is a function in a file of its own, and a line in one of the two lists.
+A new check is a function, and a line in one of the two lists; a new kind of finding has a name in
+`names.Fault`.
 """
 
 from __future__ import annotations

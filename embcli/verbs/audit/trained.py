@@ -71,12 +71,12 @@ def _values_of(tensors: Tensors) -> int:
 def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no used row is far longer or shorter than all others, or has far larger values.
 
-    Added rows that were not trained are short for another reason.
+    Candidates, and added rows that were not trained, are short for another reason.
     """
-    is_used = ~np.isin(np.arange(len(matrix.norms)), [*matrix.unused]) & (matrix.norms > 0)
+    others = [*matrix.unused, *matrix.candidates]
     for untrained in matrix.untrained.values():
-        is_used[untrained] = False
-    used = np.flatnonzero(is_used)
+        others += untrained.tolist()
+    used = np.setdiff1d(np.flatnonzero(matrix.norms > 0), others)
     ids = tuple(used[outliers(matrix.norms[used], matrix.largest[used])].tolist())
     if ids:
         text = (
