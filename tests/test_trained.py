@@ -1,0 +1,166 @@
+"""What an audit says of rows that nothing trained, of outliers, and of zero rows that may be there.
+
+tests/families trains models live; here each row is made.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models
+
+import embcli
+from embcli.verbs.audit import Audit
+from tests.oracles import normal
+
+WORDS = 200
+DIM = 64
+NEW = range(WORDS, WORDS + 4)
+NAMES = ["w1w2", "w3w4", "w5w6", "w7w8"]
+CONFIG = {"model_type": "llama", "initializer_range": 0.02}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def trained(rows: int = WORDS, dim: int = DIM) -> np.ndarray:
+    """Return rows whose columns have means of their own."""
+    return normal(rows, dim) + normal(1, dim, 2)
+
+
+def audited(token: np.ndarray, tokenizer: Tokenizer | None = None, **tensors: np.ndarray) -> Audit:
+    folder = Path("m")
+    folder.mkdir(exist_ok=True)
+    save_file({"wte.weight": token, **tensors}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    if tokenizer is not None:
+        tokenizer.save(str(folder / "tokenizer.json"))
+    return embcli.open("m").audit()
+
+
+def found(audit: Audit, kind: str) -> list[tuple[str, tuple[int, ...]]]:
+    return [(each.level, each.ids) for each in audit.findings if each.kind == kind]
+
+
+# --- added tokens ---------------------------------------------------------------------------------
+
+
+def words_with_names() -> Tokenizer:
+    words = {f"w{number}": number for number in range(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(words, "w0"))
+    tokenizer.add_special_tokens([AddedToken(name) for name in NAMES])
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (lambda old: old.mean(axis=0) + 1e-4 * normal(4, DIM, 3), "the mean of all rows"),
+        (lambda old: 9 * old[7] + 1e-4 * normal(4, DIM, 3), "nearly equal to one another"),
+        (lambda old: old[[7, 7, 8, 9]], "copies of another row"),
+    ],
+)
+def test_added_rows_with_a_trace_of_what_made_them_look_untrained(rows, words):
+    old = trained()
+    audit = audited(np.concatenate([old, rows(old)]).astype(np.float32), words_with_names())
+    assert found(audit, "untrained") == [("finding", (*NEW,))]
+    (text,) = [each.text for each in audit.findings if each.kind == "untrained"]
+    assert text == f"4 added tokens look untrained: rows 200 to 203 of the token matrix, {words}"
+    assert audit.status == 1
+
+
+def test_added_rows_that_were_moved_apart_are_trained():
+    audit = audited(np.concatenate([trained(), normal(4, DIM, 3)]), words_with_names())
+    assert audit.is_sound
+    assert not found(audit, "untrained")
+
+
+@pytest.mark.parametrize(("others", "level"), [(20, "finding"), (0.02, "remark")])
+def test_rows_as_long_as_a_model_draws_them_are_told_by_other_lengths(others, level):
+    dim = 1024
+    old = others * trained(dim=dim) / np.linalg.norm(trained(dim=dim), axis=1, keepdims=True)
+    old *= np.sqrt(dim)
+    new = 0.02 * normal(4, dim, 3)
+    audit = audited(np.concatenate([old, new]).astype(np.float32), words_with_names())
+    assert found(audit, "untrained") == [(level, (*NEW,))]
+
+
+def test_the_mean_of_the_pieces_of_a_name_is_a_remark():
+    words = [*"abcdefgh", *(f"w{number}" for number in range(WORDS - 8))]
+    tokenizer = Tokenizer(models.BPE({word: place for place, word in enumerate(words)}, []))
+    tokenizer.add_special_tokens(["ab", "cd", "ef", "gh"])
+    old = trained()
+    new = [old[place : place + 2].mean(axis=0) for place in range(0, 8, 2)]
+    audit = audited(np.concatenate([old, new]).astype(np.float32), tokenizer)
+    assert found(audit, "untrained") == [("remark", (*NEW,))]
+
+
+# --- rows as initialised --------------------------------------------------------------------------
+
+
+def test_a_matrix_as_initialised_is_a_finding_in_a_file_that_is_large_enough():
+    drawn = 0.02 * normal(WORDS, DIM)
+    audit = audited(drawn)
+    assert found(audit, "initial") == [("finding", (*range(WORDS),))]
+    (text,) = [each.text for each in audit.findings if each.kind == "initial"]
+    assert text.endswith("normal values around 0 in each column, standard deviation 0.02")
+    assert found(audited(drawn[:150]), "initial") == []
+    assert found(audited(drawn[:150], other=trained()), "initial") != []
+    assert found(audited(trained()), "initial") == []
+
+    Path("m/config.json").unlink()
+    save_file({"wte.weight": drawn}, "m/model.safetensors")
+    assert embcli.open("m").audit().is_sound
+
+
+def test_only_a_head_as_initialised_is_named():
+    audit = audited(trained(), **{"lm_head.weight": 0.02 * normal(WORDS, DIM)})
+    (finding,) = [each for each in audit.findings if each.kind == "initial"]
+    assert finding.layer == "head"
+
+
+# --- outliers and zero rows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [1000, 1e-4])
+def test_a_row_of_another_length_is_an_outlier(change):
+    matrix = trained()
+    matrix[50] *= np.float32(change)
+    assert found(audited(matrix), "outliers") == [("finding", (50,))]
+
+
+def test_a_row_with_one_large_value_is_an_outlier():
+    matrix = trained()
+    matrix[50, 3] = 150
+    assert found(audited(matrix), "outliers") == [("finding", (50,))]
+    assert audited(trained()).is_sound
+
+
+def test_a_zero_row_of_learned_positions_is_an_alarm():
+    positions = trained(30)
+    assert audited(trained(), **{"wpe.weight": positions}).is_sound
+    positions[[7, 8]] = 0
+    audit = audited(trained(), **{"wpe.weight": positions})
+    assert found(audit, "positions") == [("alarm", (7, 8))]
+    assert audit.broken == ("positions",)
+
+
+@pytest.mark.parametrize(("has_bytes", "level"), [(True, "remark"), (False, "alarm")])
+def test_a_zero_row_of_the_unknown_token_may_be_there_if_bytes_spell_all(has_bytes, level):
+    names = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256 * has_bytes)), *"abc"]
+    vocabulary = {name: place for place, name in enumerate(names)}
+    model = models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=has_bytes)
+    tokenizer = Tokenizer(model)
+    tokenizer.decoder = decoders.ByteFallback()
+    matrix = trained(len(names))
+    matrix[0] = 0
+    Path("m").mkdir()
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>"}
+    Path("m/tokenizer_config.json").write_text(json.dumps(settings))
+    assert found(audited(matrix, tokenizer), "zero") == [(level, (0,))]
