@@ -87,13 +87,15 @@ class _Reader:
 
         orjson writes NaN and infinity as null; a note says so.
         """
-        if not isinstance(values, np.ndarray):
-            return values
-        if not np.isfinite(values).all():
+        is_array = isinstance(values, np.ndarray)
+        numbers = values
+        if not is_array:
+            numbers = np.array([value for value in values if isinstance(value, float)])
+        if not np.isfinite(numbers).all():
             self.notes.add(
                 "JSON has no NaN and no infinity: they are written as null; other formats keep them"
             )
-        return np.ascontiguousarray(values)
+        return np.ascontiguousarray(values) if is_array else values
 
 
 def _json(reader: _Reader, file: BinaryIO) -> None:

@@ -118,7 +118,7 @@ def test_a_reader_that_leaves_early_changes_no_answer(process, tmp_path):
     ran = process.read_early(8, "diff", str(base), str(tuned), "-f", "ndjson")
 
     assert ran.status == 1
-    assert ran.err.count("\n") <= 1, "a note on NaN, if it was met before the reader left"
+    assert ran.err.startswith("embcli: JSON has no NaN")
 
 
 @pytest.mark.parametrize(

@@ -182,17 +182,19 @@ def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
 
 
 def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
-    """Return the tokens of samples, (n, T + 1): all inputs, or the first one, and the last target.
+    """Return the tokens of samples, (n, T + 1): the last target after all or some inputs.
 
     There are none without room for these.
     """
     whole = []
     short = []
+    shortest = []
     for sample in ids:
         *inputs, target = map(shown, batches.tokens.bytes_of(sample))
         whole.append(f"{' '.join(inputs)} → {target}")
         short.append(f"{inputs[0]} … → {target}")
-    for words in (whole, short):
+        shortest.append(f"… → {target}")
+    for words in (whole, short, shortest):
         if max(map(cell_len, words)) <= room:
             return words
     return []

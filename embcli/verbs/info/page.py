@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from embcli.page import Label, LeftOut, ruled, safe_text, title
-from embcli.page.labels import guess, head_in_words
+from embcli.page.labels import guess, head_in_words, token_label
 from embcli.page.table import least_width
 from embcli.verbs.info import facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
@@ -55,8 +55,7 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
     for fact in _facts(info):
         yield safe_text(fact)
     yield from _file_facts(checkpoint.tensors)
-    for special in info.special_ids:
-        yield safe_text(f"special {special}")
+    yield from _special_table(info)
     for reason in dict.fromkeys(checkpoint.reasons.values()):
         yield guess(reason)
 
@@ -64,7 +63,8 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
 def file_page(info: FileInfo, options: ConsoleOptions) -> Iterator[RenderableType]:
     tensors = info.tensors
     yield from _opening(info.path, tensors, "no token matrix is known")
-    yield ruled(_tensor_labels(dict.fromkeys(tensors, ""), tensors, options.max_width))
+    labels = _tensor_labels(dict.fromkeys(tensors, ""), tensors, options.max_width)
+    yield ruled(labels[1:])  # no tensor has a role
     yield ""
     yield from _file_facts(tensors)
 
@@ -87,6 +87,23 @@ def _file_facts(tensors: Tensors) -> Iterator[Text]:
     prefix = "metadata: " if tensors.format == "safetensors" else ""
     for key, value in facts_of(tensors).items():
         yield safe_text(in_line(shortened(f"{prefix}{key}: {value}")))
+
+
+def _special_table(info: ModelInfo) -> Iterator[RenderableType]:
+    """Yield a table of the special tokens that each file names."""
+    found = info.special_ids
+    if not found:
+        return
+    labels = [
+        Label("special", [special.role for special in found], "left"),
+        Label("ID", [", ".join(map(str, special.ids)) for special in found]),
+    ]
+    encoding = info.checkpoint.encoding
+    if encoding is not None:
+        labels.append(token_label([encoding.token_bytes(special.ids[0]) for special in found]))
+    labels.append(Label("file", [special.file for special in found], "left"))
+    yield ""
+    yield ruled(labels)
 
 
 def _tensor_labels(roles: dict[str, str], all_tensors: Tensors, width: int) -> list[Label]:
