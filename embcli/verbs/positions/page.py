@@ -6,7 +6,7 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -80,9 +80,10 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
     if table.is_long:
         positions = positions[:SHORT_LENGTH]
     views = []
-    for matrix in table.matrices:
-        if matrix.heading is None:
-            continue  # Only data has this matrix.
+    matrices: Sequence[PositionMatrix] = table.matrices
+    if table.shown.tables and not table.is_similarity:
+        matrices = table.shown.tables
+    for matrix in matrices:
         columns = matrix.columns
         if table.is_similarity and table.is_long and not table._columns_chosen:
             columns = columns[:SHORT_LENGTH]
