@@ -21,8 +21,6 @@ from embcli.result import Result
 from embcli.wording import in_data
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
     from embcli.files.checkpoint import Checkpoint, Head
     from embcli.files.special_ids import SpecialId
     from embcli.files.tensors import Tensors
@@ -46,11 +44,6 @@ class Info(Result, verb="info"):
             vocabulary_size=(int, [size for size, _ in self.encodings.values()]),
             carried=(bool, [is_carried for _, is_carried in self.encodings.values()]),
         )
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import machine_page
-
-        yield from machine_page(self)
 
 
 def this_machine() -> Info:
@@ -141,11 +134,6 @@ class ModelInfo(Result, verb="info"):
             special_ids=[special.document() for special in self.special_ids],
         )
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import model_page
-
-        yield from model_page(self, options)
-
 
 def _records_of(path: str, tensors: Tensors, roles: dict[str, str], **facts: Any) -> Records:
     """Return a row for each tensor; `roles` has their names, and "" for no known role."""
@@ -202,11 +190,6 @@ class FileInfo(Result, verb="info"):
     def records(self) -> Records:
         roles = dict.fromkeys(self.tensors, "")
         return _records_of(self.path, self.tensors, roles, reason=self.reason)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import file_page
-
-        yield from file_page(self, options)
 
 
 def file_info(path: str, reason: str, notes: Notes) -> FileInfo:
@@ -280,11 +263,6 @@ class Models(Result, verb="info"):
             dim=(int, [dim for _, dim in shapes]),
             bytes=(int, [model.size for model in self.models]),
         )
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import models_page
-
-        yield from models_page(self)
 
 
 def local_models(notes: Notes) -> Models:
