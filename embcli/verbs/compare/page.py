@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -43,12 +43,10 @@ from embcli.page.labels import (
 )
 from embcli.records import Document
 from embcli.selection import Excerpt
+from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
 from embcli.verbs.lookup import context_rows
 from embcli.wording import in_bytes
-
-if TYPE_CHECKING:
-    from embcli.verbs.compare import Comparison
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, and tokens of a drawing

@@ -9,9 +9,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 
 from embcli.numerics.steps import Term
 from embcli.page import (
@@ -30,14 +31,9 @@ from embcli.page import (
 from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
 from embcli.recipe import AddType, in_words
 from embcli.selection import Excerpt
+from embcli.verbs.lookup import Lookup
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
-
-    from embcli.verbs.lookup import Lookup
 
 _MOST_TOKENS = 40  # a table in a file or a pipe shows no more
 _MOST_STRIPS = 42  # of a heat map there

@@ -6,9 +6,9 @@ tree: each node is drawn as high as its parts allow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
 from rich.text import Text
 
 from embcli.encodings.merging import Derivation
@@ -30,10 +30,6 @@ from embcli.tokens import shown
 from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import symbols_width, tree_lines
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.style import Style
 
 _WIDEST_IN_FILE = 512  # cells of a tree
 _MOST_ROWS = 200

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from embcli.layer import Origin
@@ -19,13 +19,8 @@ from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
 from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.selection import Excerpt
+from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.verbs.positions import PositionTable
-
 
 _LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
 _MOST_CHOSEN = 200  # of the rows that the user chose

@@ -6,9 +6,10 @@ A character can be spread over several tokens. Such tokens are a group, which br
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 from embcli.page import Label, omission, omitted, ruled, safe_text, token_style
@@ -16,10 +17,6 @@ from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Tokenization, characters_begun
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 _MOST_ROWS = 200
 # By whether a token begins in the middle of a character, and whether the next token continues it.

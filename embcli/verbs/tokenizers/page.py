@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 from embcli.page import (
@@ -24,14 +26,9 @@ from embcli.page import (
     token_style,
 )
 from embcli.tokens import shown
+from embcli.verbs.tokenizers import Tokenizers
 from embcli.verbs.tokenizers.measure import Segment
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
-
-    from embcli.verbs.tokenizers import Tokenizers
 
 _CUT = "│"
 
