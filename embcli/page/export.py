@@ -343,13 +343,13 @@ def markdown(page: RenderableType, width: int) -> str:
 
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     if isinstance(page, str):
-        yield _sentence(Text(page))
-    elif isinstance(page, TypedCommand):
+        page = Text(page)
+    if isinstance(page, TypedCommand):
         yield f"    {page.plain}"
-    elif isinstance(page, Sheets):
-        yield from _blocks_of_sheets(page, console)
     elif isinstance(page, Text):
         yield _sentence(page)
+    elif isinstance(page, Sheets):
+        yield from _blocks_of_sheets(page, console)
     elif isinstance(page, Table):
         yield _table(page)
     elif isinstance(page, Drawing):

@@ -270,26 +270,21 @@ def local_models(notes: Notes) -> Models:
 
     A note names a model that cannot be read.
     """
+    from embcli.files import open_tensors
+    from embcli.files.checkpoint import Checkpoint
     from embcli.hub.local import cache_folder, cached_models, ollama_models, ollama_places
 
     cache = cache_folder()
     models = []
     for name, path in (*cached_models(cache), *ollama_models(notes)):
         try:
-            models.append(_local_model(name, path))
+            tensors = open_tensors(path)
+            shape = None
+            with suppress(InputError):  # if no tensor is known to be the token matrix
+                shape = Checkpoint(str(path)).shape("token")
+            size = sum(Path(file).stat().st_size for file in tensors.files)
+            models.append(LocalModel(in_data(name), tensors.format, shape, size))
         except (InputError, OSError) as error:
             notes.add(str(error))
     places = (f"the Hugging Face cache {str(cache)!r}", ollama_places())
     return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
-
-
-def _local_model(name: str, path: Path) -> LocalModel:
-    from embcli.files import open_tensors
-    from embcli.files.checkpoint import Checkpoint
-
-    tensors = open_tensors(path)
-    shape = None
-    with suppress(InputError):  # if no tensor is known to be the token matrix
-        shape = Checkpoint(str(path)).shape("token")
-    size = sum(Path(file).stat().st_size for file in tensors.files)
-    return LocalModel(in_data(name), tensors.format, shape, size)

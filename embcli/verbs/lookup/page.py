@@ -319,8 +319,14 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
 
     formula = ""
     for term in addends:
-        sign = f" {term.sign}" if term.sign else ""
-        formula += f"{sign} {term.name}{_row_in_words(lookup, term)}"
+        if term.sign:
+            formula += f" {term.sign}"
+        formula += f" {term.name}"
+        if term.numbers is not None:
+            row = int(term.numbers[0])
+            if term.name == "position":
+                row += lookup.layers.origin.first_position
+            formula += f" row {row}"
     yield ""
     yield title(f"Trace of token {place}:{formula} = input row {place}")
     yield from _lines_of_terms(lookup, [*addends, input_term], excerpt, width)
@@ -331,22 +337,18 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     yield from omitted(missing, parameters=("columns",))
 
 
-def _row_in_words(lookup: Lookup, term: Term) -> str:
-    if term.numbers is None:
-        return ""
-    row = int(term.numbers[0])
-    if term.name == "position":
-        row += lookup.layers.origin.first_position
-    return f" row {row}"
-
-
 def _lines_of_terms(
     lookup: Lookup, terms: Sequence[Term], columns: Excerpt, width: int
 ) -> Iterator[Table]:
     """Yield the terms of one token as tables, a line for each column, with signs before them."""
     places = lookup.columns[columns.places]
     number = Label("column", places)
-    values = [_values_or_factor(term) for term in terms]
+    values = []
+    for term in terms:
+        row = term.values
+        if term.factor is not None:  # of a scale, a sum shows the factor
+            row = np.full_like(row, term.factor)
+        values.append(row)
     numbers = NumberFormat([row[:, lookup.columns] for row in values], lookup.style.precision)
     cell = max(numbers.width, len("position"))
     most_terms = max((width - number.width) // (cell + 3), 1)  # a sign takes three cells
@@ -359,10 +361,3 @@ def _lines_of_terms(
             cells = [numbers.write(value) for value in row[0, places]]
             labels.append(Label(term.name, cells))
         yield ruled(labels, gaps=columns.gaps, has_rule=False)
-
-
-def _values_or_factor(term: Term) -> np.ndarray:
-    """Return what a sum shows of a term, (1, D) float32: its values, or the factor of a scale."""
-    if term.factor is None:
-        return term.values
-    return np.full_like(term.values, term.factor)

@@ -37,8 +37,6 @@ from embcli.selection import Selection, select
 from embcli.text import parse_ids
 from embcli.wording import Sentence
 
-__all__ = ["PositionTable", "positions"]
-
 
 @dataclass(frozen=True, eq=False)
 class PositionTable(Result, verb="positions"):

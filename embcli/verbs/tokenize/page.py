@@ -72,15 +72,12 @@ def _brackets(tokens: Sequence[bytes], index: np.ndarray, joined: np.ndarray) ->
         bracket = _BRACKETS[bool(joined[last]), False]
         shared = ""
         if others and not joined[group[0]]:
-            shared = _shared_characters([tokens[row] for row in group])
+            # The characters of which these tokens have the bytes, and no token all of them.
+            text = b"".join(tokens[row] for row in group)
+            before = tokens[group[0]].decode(errors="ignore").encode()
+            shared = shown(text.removeprefix(before))
         brackets.append(f"{bracket} {shared}".rstrip())
     return brackets
-
-
-def _shared_characters(tokens: Sequence[bytes]) -> str:
-    """Return the characters of which these tokens have the bytes, and no token all of them."""
-    characters_before = tokens[0].decode(errors="ignore").encode()
-    return shown(b"".join(tokens)[len(characters_before) :])
 
 
 def _totals(result: Tokenization) -> Text:

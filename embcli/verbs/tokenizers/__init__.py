@@ -25,8 +25,6 @@ from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers.measure import Bounds, Segment, segment_bounds, token_ends
 from embcli.wording import counted
 
-__all__ = ["Segment", "Tokenizers", "tokenizers"]
-
 
 @dataclass(frozen=True, eq=False)
 class Tokenizers(Result, verb="tokenizers"):
