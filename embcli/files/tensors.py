@@ -160,6 +160,9 @@ class Tensor:
         return self.binary.path, self.start, self.dtype, self.shape, self.strides
 
 
+_ARRAY_FORMATS = ("npy", "npz", "numbers as text")
+
+
 def _no_words() -> Encoding | None:
     return None
 
@@ -185,6 +188,7 @@ class Tensors(Mapping[str, Tensor]):
         self.path = binary.path
         self.file_error = binary.file_error
         self.format = format  # its name
+        self.is_array = format in _ARRAY_FORMATS  # whether it has numbers without a model
         self.tensors = tensors
         self.metadata = metadata or {}
         self.files = tuple(files) or (binary.name,)
@@ -199,12 +203,12 @@ class Tensors(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.tensors)
 
-    def names_by_file(self) -> dict[str, list[str]]:
-        """Return the names of the tensors in each file of an index, also those it does not name.
+    def names_in_files(self) -> Iterator[str]:
+        """Return the names of the tensors of each file, also those that an index does not name.
 
         All headers are read, each once; raises InputError for a damaged file.
         """
-        return {self.binary.name: list(self)}
+        return iter(self)
 
     def layer(self, name: str) -> Layer:
         """Return a matrix as a layer of rows.
