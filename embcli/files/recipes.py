@@ -149,7 +149,7 @@ class _Completion:
         width = dim
         steps: list[RecipeStep] = []
         for step in self.family.steps:
-            if not isinstance(step, AddType) and not self.settings.holds(step.when):
+            if not self.settings.holds(step.when):
                 continue
             completed = self.complete(step, width)
             if completed is not None:
@@ -205,10 +205,11 @@ class _Completion:
         epsilon = step.epsilon
         if step.key:
             epsilon = self.settings.number(step.key, step.epsilon, least=0)
-        weight = self.required_weight(*step.names)
-        bias = self.find("bias", *step.names)
+        names = step.names.split()
+        weight = self.required_weight(*names)
+        bias = self.find("bias", *names)
         if step.has_bias and not bias:
-            raise self.missing_error(f"{step.names[0]}.bias")
+            raise self.missing_error(f"{names[0]}.bias")
         self.check_size(width, weight)
         self.check_size(width, bias)
         return step._replace(epsilon=epsilon, weight=weight, bias=bias)
@@ -256,8 +257,6 @@ class _Completion:
 
 def _blocks_in_words(family: Family, settings: Settings) -> str:
     """Return what blocks do with positions; rotary ones with the bases and scalings stated."""
-    if not settings.holds(family.block_positions_when):
-        return ""
     words = [BLOCKS[family.block_positions]]
     if family.block_positions == "rotary":
         rotary_settings = _rotary_settings(settings.values)
