@@ -234,7 +234,7 @@ class Checkpoint:
     def recipe(self) -> Recipe | None:
         """How token rows become the input of the first block; None without a `model_type`."""
         self.check_config()
-        return None if self.roles.is_custom_tensor else recipe_of(self.roles, self.values)
+        return None if self.roles.is_custom_tensor else recipe_of(self.roles)
 
     @property
     def input_tensors(self) -> list[str]:
@@ -245,10 +245,6 @@ class Checkpoint:
             if isinstance(step, Norm | Project):
                 names += filter(None, (step.weight, step.bias))
         return names
-
-    def values(self, name: str) -> np.ndarray:
-        """Return a tensor as float32."""
-        return self.tensors.array(name)
 
     @property
     def orphan_norm(self) -> str:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 from embcli.binary import quoted
 from embcli.errors import InputError
@@ -32,12 +30,13 @@ from embcli.wording import counted
 PARAMETER_NAMES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}
 
 
-def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | None:
+def recipe_of(roles: Roles) -> Recipe | None:
     """Return how token rows become the input of the first block; None without a `model_type`.
 
-    `values` returns a tensor by its name. Raises InputError if config.json contradicts the tensors.
+    Raises InputError if config.json contradicts the tensors.
     """
     settings = roles.settings
+    values = roles.tensors.array
     dim = roles.token.shape[1]
     # Roles has no family if a value has a wrong type; family_of raises the error for it.
     family = roles.family or family_of(settings)
