@@ -154,14 +154,16 @@ def _of_path(path: Path, name: str, notes: Notes) -> Encoding:
 def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
     """Return the encoding of a folder's tokenizer as transformers reads it.
 
-    A file is read by itself if its class leaves it as it is, or if transformers reads another file
-    of the folder; a tokenizer.json is read by itself, too, if transformers has no answer.
+    A file is read by itself if its class leaves it as it is and it adds all tokens that the files
+    beside it name, or if transformers reads another file of the folder; a tokenizer.json is read by
+    itself, too, if transformers has no answer.
     """
     from embcli.hub.local import OF_TOKENIZER
 
     if kind == "tokenizer.json" and is_plain_class(path):
         encoding = _by_itself(path, name, kind)
-        if _adds_all(encoding, path):
+        named = {special.name for special in named_specials(path)}
+        if named.issubset(encoding.added.values()):
             return encoding
     preferred = ""
     with suppress(InputError):
@@ -185,12 +187,6 @@ def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
         raise failure(file_error(path, reason).message)
     notes.add(f"{path.name} is read as it is: {reason}")
     return _by_itself(path, name, kind)
-
-
-def _adds_all(encoding: Encoding, path: Path) -> bool:
-    """Return whether a tokenizer.json adds all tokens that files beside it name."""
-    names = {special.name for special in named_specials(path)}
-    return names <= {*encoding.added.values()}
 
 
 def _by_itself(path: Path, name: str, kind: Kind) -> Encoding:
