@@ -9,7 +9,7 @@ What cannot be unpacked is refused: integers are never shown in place of the num
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from embcli.files.numbers import STORED_DTYPES
-from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
+from embcli.files.tensors import StoredLayer, Tensor, Tensors, computed_layer, file_layer
 from embcli.layer import Layer
 
 # How the name of a packed tensor ends, or that of a tensor beside it goes on, and its scheme.
@@ -55,12 +55,6 @@ _SCALED_DTYPES = [dtype.name for dtype in STORED_DTYPES.values() if dtype.has_sc
 INTEGERS = [name for name in STORED_DTYPES if re.fullmatch("u?int[0-9]+", name)]
 
 
-def _says_float8(settings: Any) -> bool:
-    if not isinstance(settings, dict):
-        return False
-    return any(settings.get(key) in _FLOAT8_SCHEMES for key in _FLOAT8_KEYS)
-
-
 class UnpackedTensors(Tensors):
     """The tensors of a file, as matrices of the numbers that they stand for.
 
@@ -84,7 +78,8 @@ class UnpackedTensors(Tensors):
         self._dtypes_with_scales = [*INTEGERS]
         last_parts = {name.rpartition(".")[2] for name in stored}
         has_scales = not last_parts.isdisjoint([*_SCALES, "scaled_fp8"])  # a mark of ComfyUI
-        if has_scales or _says_float8(config.get("quantization_config")):
+        settings = _entry(config, "quantization_config")
+        if has_scales or any(settings.get(key) in _FLOAT8_SCHEMES for key in _FLOAT8_KEYS):
             self._dtypes_with_scales += _SCALED_DTYPES
 
     def names_in_files(self) -> Iterator[str]:
@@ -177,7 +172,7 @@ class UnpackedTensors(Tensors):
                 scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
             return scaled
 
-        layer = partial(_unpacked_layer, computed_from=layers, unpacked_rows=rows)
+        layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{tensor.dtype} x {_SCALES[part]}"
         names = _names(scale, zero_point)
         return replace(tensor, dtype=label, matrix=layer, computed_from=names)
@@ -229,7 +224,7 @@ class UnpackedTensors(Tensors):
             return unpacked
 
         layers = (words, scale.layer, bias.layer)
-        layer = partial(_unpacked_layer, computed_from=layers, unpacked_rows=rows)
+        layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{bits} bit of MLX"
         names = _names(scales, biases)
         return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, computed_from=names)
@@ -267,7 +262,7 @@ class UnpackedTensors(Tensors):
                 rows: np.ndarray = product.astype(np.float32)
                 return rows
 
-            return _unpacked_layer(described, (numbers,), rows)
+            return computed_layer(described, rows, (numbers,))
 
         shape = (size[0], tensor.shape[1])
         names = _names(mapping, weights)
@@ -348,13 +343,3 @@ def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None)
     if scale_rows not in (1, rows) or not groups or dim % groups:
         return None
     return _Grid(layer, (rows // scale_rows, dim // groups), dim)
-
-
-def _unpacked_layer(
-    described: Tensor,
-    computed_from: tuple[Layer, ...],
-    unpacked_rows: Callable[[np.ndarray], np.ndarray],
-) -> Layer:
-    """Return a matrix that is computed from others, as a tensor's shape and dtype say."""
-    numbers = STORED_DTYPES["float32"]._replace(name=described.dtype)
-    return StoredLayer(described.shape, numbers, unpacked_rows, computed_from=computed_from)

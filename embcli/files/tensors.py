@@ -83,6 +83,16 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
     return StoredLayer(tensor.shape, numbers, partial(read, items), load)
 
 
+def computed_layer(
+    described: Tensor,
+    computed_rows: Callable[[np.ndarray], np.ndarray],
+    computed_from: tuple[Layer, ...] = (),
+) -> StoredLayer:
+    """Return a matrix of a tensor's shape and dtype, whose float32 rows a function computes."""
+    numbers = STORED_DTYPES["float32"]._replace(name=described.dtype)
+    return StoredLayer(described.shape, numbers, computed_rows, computed_from=computed_from)
+
+
 class _Items(NamedTuple):
     """Where the items of a matrix are in its file; steps are in items, from one to the next."""
 
