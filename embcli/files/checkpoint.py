@@ -187,9 +187,8 @@ class Checkpoint:
         if "position" in wanted:
             first_position = self.roles.first_position
         if first_position:
-            layers["position"] = _layer_after(
-                tensors["position"], layers["position"], first_position
-            )
+            position = layers["position"]
+            layers["position"] = _layer_after(tensors["position"], position, first_position)
 
         origin = Origin(
             shapes={

@@ -214,20 +214,20 @@ class _Checked(dict[Any, Any]):
         super().__setitem__(key, value)
 
 
+# The opcodes that torch.save writes, separated by spaces.
 _OPCODES = (
-    *("PROTO", "STOP", "MARK", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
-    *("GLOBAL", "BINPERSID", "REDUCE", "BUILD"),
-    *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
-    *("BINUNICODE", "SHORT_BINSTRING", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
-    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS", "NEWOBJ"),
+    "PROTO STOP MARK BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL BINPERSID REDUCE BUILD "
+    "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINSTRING "
+    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 "
+    "EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS NEWOBJ "
     # Those of later protocols.
-    *("FRAME", "MEMOIZE", "STACK_GLOBAL", "SHORT_BINUNICODE", "SHORT_BINBYTES", "BINBYTES"),
+    "FRAME MEMOIZE STACK_GLOBAL SHORT_BINUNICODE SHORT_BINBYTES BINBYTES"
 )
 
 
 def _handlers() -> dict[int, Callable[[Any], None]]:
-    """Return Python's functions for the opcodes that torch.save writes."""
-    codes = [getattr(pickle, name)[0] for name in _OPCODES]
+    """Return Python's functions for these opcodes."""
+    codes = [getattr(pickle, name)[0] for name in _OPCODES.split()]
     return {code: pickle._Unpickler.dispatch[code] for code in codes}
 
 
