@@ -57,11 +57,9 @@ def destination(path: Path) -> Iterator[BinaryIO]:
         return
 
     mode = _writable_mode(path)
-    if mode is None:
-        with replacing(path.resolve()) as file:
-            yield file
-    elif stat.S_ISREG(mode):
-        with replacing(path.resolve(), stat.S_IMODE(mode)) as file:
+    if mode is None or stat.S_ISREG(mode):
+        permissions = None if mode is None else stat.S_IMODE(mode)
+        with replacing(path.resolve(), permissions) as file:
             yield file
     else:
         with path.open("wb") as file:

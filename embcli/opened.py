@@ -110,7 +110,10 @@ class Opened:
             least_size = 0 if encoding is None else rows * _LEAST_SHARE
             if not least_size <= size <= rows:
                 sizes = f"{size:,} tokens, this matrix {counted(rows, 'row')}"
-                remarks.add(f"{known.name} has {sizes}: {_doubt(size, rows)}")
+                doubt = "probably not its tokenizer"
+                if 0 < size - rows < size / 100:
+                    doubt = "was resize_token_embeddings forgotten?"
+                remarks.add(f"{known.name} has {sizes}: {doubt}")
         checkpoint.name_encoding(known, reason)
         return cls(checkpoint, known, remarks)
 
@@ -205,13 +208,6 @@ def seeded_for(
     return Opened.seeded(
         vocab, dim, encoding=encoding, seed=seed, context_length=1, no_cache=True, notes=notes
     )
-
-
-def _doubt(size: int, rows: int) -> str:
-    """Return the likely reason why a tokenizer has another number of tokens than there are rows."""
-    if 0 < size - rows < size / 100:
-        return "was resize_token_embeddings forgotten?"
-    return "probably not its tokenizer"
 
 
 def remark_scaled(notes: Notes, *models: Opened) -> None:

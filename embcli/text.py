@@ -143,7 +143,9 @@ def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
     ids = np.atleast_1d(array_of(values))
     if ids.size and ids.dtype.kind not in "iu":
-        raise _neither_error(values)
+        given = reprlib.repr(values)
+        wrong = f"this is neither a text nor a list of token IDs, such as [2]: {given}"
+        raise InputError(wrong)
     if ids.ndim > most_dimensions:
         wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
         raise InputError(f"{wrong}; ids[0] has one less")
@@ -158,11 +160,6 @@ def array_of(values: Any) -> np.ndarray:
         lengths = [len(row) for row in values if hasattr(row, "__len__")]
         wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"
         raise InputError(f"{wrong}; pad them, or give one at a time") from None
-
-
-def _neither_error(values: Any) -> InputError:
-    given = reprlib.repr(values)
-    return InputError(f"this is neither a text nor a list of token IDs, such as [2]: {given}")
 
 
 def tokens_of_sequences(

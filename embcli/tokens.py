@@ -97,9 +97,7 @@ class Tokens:
 
     def bytes_of(self, ids: np.ndarray) -> list[bytes | None]:
         """Return the bytes of each ID; None for an ID that the encoding does not have."""
-        if self.encoding is None:
-            return [None] * len(ids)
-        return list(map(self.encoding.token_bytes, ids.tolist()))
+        return tokens_of(ids, self.encoding)
 
     def measured(self, measure: Callable[[bytes], int]) -> np.ndarray:
         """Return what a function of bytes gives for each token, (T,) int64."""

@@ -21,7 +21,7 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError, Notes
-from embcli.hub.local import TOKENIZERS, tokenizer_file
+from embcli.hub.local import OF_TOKENIZER, TOKENIZERS
 from tests.cases import cases
 from tests.test_vocabularies import (
     BYTE,
@@ -200,7 +200,7 @@ def test_a_folder_says_which_file_it_has(tmp_path):
     for pattern in ("m.gguf", *reversed(TOKENIZERS)):
         name = pattern.replace("*", "own")
         (tmp_path / name).touch()
-        assert tokenizer_file(tmp_path).name == name
+        assert OF_TOKENIZER.file_in(tmp_path).name == name
 
 
 # --- tokenizer.model ------------------------------------------------------------------------------

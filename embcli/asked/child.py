@@ -127,7 +127,8 @@ def _made(folder: str) -> Any:
     # Without its files, a class invents a few tokens; any class reads a file of _ANY_CLASS.
     own = {*made.vocab_files_names.values()} - {"tokenizer_config.json"}
     names = sorted(own | _ANY_CLASS)
-    if own and not any(_has_content(Path(folder, name)) for name in names):
+    paths = [Path(folder, name) for name in names]
+    if own and not any(path.is_file() and path.stat().st_size for path in paths):
         raise ValueError(f"{type(made).__name__} finds no file: {', '.join(names)}")
     return made
 
@@ -140,10 +141,6 @@ def _need_protobuf(folder: str) -> None:
         import sentencepiece.sentencepiece_model_pb2  # noqa: F401 - Its class is made here.
     except Exception as error:
         raise NotAskedError(f"protobuf: {_cause(error)}") from None
-
-
-def _has_content(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
 
 
 def _refuse_outside(path: Path) -> None:

@@ -65,20 +65,20 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     remarks = notes or Notes()
     if name in DEFINITIONS:
         return _of_tiktoken(name)
-    from embcli.hub.local import OLLAMA, located, tokenizer_file
+    from embcli.hub.local import OF_TOKENIZER, OLLAMA, located
     from embcli.hub.remote import PREFIX
 
     if name.startswith(PREFIX):
         return _of_remote(name, remarks)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
-        return _of_path(located(name, tokenizer_file), name, remarks)
+        return _of_path(located(name, OF_TOKENIZER), name, remarks)
     models = import_tiktoken("tiktoken.model")
     with suppress(KeyError):
         return _of_tiktoken(models.encoding_name_for_model(name))
     path = None
     with suppress(InputError):
-        path = located(name, tokenizer_file)
+        path = located(name, OF_TOKENIZER)
     if path is not None:
         return _of_path(path, name, remarks)
     if name.lower() not in DEFINITIONS:
@@ -154,14 +154,20 @@ def _of_path(path: Path, name: str, notes: Notes) -> Encoding:
 def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
     """Return the encoding of a folder's tokenizer as transformers reads it.
 
-    A file is read by itself if its class leaves it as it is, or if transformers reads another file
-    of the folder; a tokenizer.json is read by itself, too, if transformers has no answer.
+    A file is read by itself if its class leaves it as it is and it adds all tokens that the files
+    beside it name, or if transformers reads another file of the folder; a tokenizer.json is read by
+    itself, too, if transformers has no answer.
     """
+    from embcli.hub.local import OF_TOKENIZER
+
     if kind == "tokenizer.json" and is_plain_class(path):
         encoding = _by_itself(path, name, kind)
-        if _adds_all(encoding, path):
+        named = {special.name for special in named_specials(path)}
+        if named.issubset(encoding.added.values()):
             return encoding
-    preferred = _preferred_name(path.parent)
+    preferred = ""
+    with suppress(InputError):
+        preferred = OF_TOKENIZER.file_in(path.parent).name
     if preferred != path.name:
         notes.add(f"{path.name} is read by itself; transformers reads {preferred} of its folder")
         return _by_itself(path, name, kind)
@@ -181,21 +187,6 @@ def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
         raise failure(file_error(path, reason).message)
     notes.add(f"{path.name} is read as it is: {reason}")
     return _by_itself(path, name, kind)
-
-
-def _adds_all(encoding: Encoding, path: Path) -> bool:
-    """Return whether a tokenizer.json adds all tokens that files beside it name."""
-    names = {special.name for special in named_specials(path)}
-    return names <= {*encoding.added.values()}
-
-
-def _preferred_name(folder: Path) -> str:
-    """Return the name of the file that stands for a folder's tokenizer; empty without one."""
-    from embcli.hub.local import tokenizer_file
-
-    with suppress(InputError):
-        return tokenizer_file(folder).name
-    return ""
 
 
 def _by_itself(path: Path, name: str, kind: Kind) -> Encoding:
@@ -257,7 +248,7 @@ def tokenizer_beside(weights: Binary, stored: Encoding | None, notes: Notes) -> 
     It is that of a tokenizer in the same folder, unless the tokens in the file, which `stored` has,
     split a text themselves. Raises InputError for a tokenizer that cannot be read.
     """
-    from embcli.hub.local import TOKENIZERS, tokenizer_file
+    from embcli.hub.local import OF_TOKENIZER, TOKENIZERS
 
     if stored is not None and stored.splits:
         return stored
@@ -268,7 +259,7 @@ def tokenizer_beside(weights: Binary, stored: Encoding | None, notes: Notes) -> 
         encoding.special_ids = {"pad": 0}
         return encoding
     try:
-        path = tokenizer_file(weights.path.parent, TOKENIZERS)
+        path = OF_TOKENIZER._replace(patterns=TOKENIZERS).file_in(weights.path.parent)
     except InputError:
         return stored
     known = _of_path(path, weights.folder.location(path.name), notes)

@@ -329,7 +329,7 @@ class HuggingFaceEncoding(Encoding):
 
 def read_tokenizer(path: Path, described: str | None = None) -> tokenizers.Tokenizer:
     """Return the tokenizer of a tokenizer.json, or the one that is described for its folder."""
-    _need_package(path, "tokenizer.json")
+    import_package(path, "tokenizers", "a tokenizer.json")
     from tokenizers import Tokenizer
 
     data = read_whole(Binary(path), MAX_FILE_SIZE) if described is None else described.encode()
@@ -338,7 +338,7 @@ def read_tokenizer(path: Path, described: str | None = None) -> tokenizers.Token
 
 def read_word_pieces(path: Path) -> tokenizers.Tokenizer:
     """Return the tokenizer of a lone vocab.txt, which has a token in each line: BERT's."""
-    _need_package(path, "vocab.txt")
+    import_package(path, "tokenizers", "a vocab.txt")
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
     def read() -> tokenizers.Tokenizer:
@@ -350,7 +350,7 @@ def read_word_pieces(path: Path) -> tokenizers.Tokenizer:
 
 def read_byte_pairs(path: Path) -> tokenizers.Tokenizer:
     """Return the tokenizer of a lone vocab.json and of the merges in the same folder: GPT-2's."""
-    _need_package(path, "vocab.json with its merges")
+    import_package(path, "tokenizers", "a vocab.json with its merges")
     from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
     # The package takes either of two tokens with one ID, by chance.
@@ -374,7 +374,3 @@ READERS = {
     "vocab.json": read_byte_pairs,
     "vocab.txt": read_word_pieces,
 }
-
-
-def _need_package(path: Path, what: str) -> None:
-    import_package(path, "tokenizers", f"a {what}")

@@ -23,21 +23,17 @@ DESCRIBED: tuple[Described, ...] = get_args(Described)
 _PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
-class _Start(NamedTuple):
-    kind: Kind
-    pattern: bytes  # of the first bytes
-
-
-# The first that fits; the first key of a JSON object tells what it is.
-_STARTS = (
-    _Start("GGUF", b"GGUF"),
-    _Start("vocab.json", rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[0-9]'),
-    _Start("tekken.json", rb'\s*\{\s*"(?:config|vocab|special_tokens|multimodal|audio)"'),
-    _Start("tokenizer.json", rb"\s*\{"),
-    _Start("ranks", rb"[A-Za-z0-9+/]+=* [0-9]+\s"),
+# Patterns of the first bytes, of which the first that fits decides; the first key of a JSON object
+# tells what it is.
+_STARTS: dict[Kind, bytes] = {
+    "GGUF": b"GGUF",
+    "vocab.json": rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[0-9]',
+    "tekken.json": rb'\s*\{\s*"(?:config|vocab|special_tokens|multimodal|audio)"',
+    "tokenizer.json": rb"\s*\{",
+    "ranks": rb"[A-Za-z0-9+/]+=* [0-9]+\s",
     # A field with a piece, whose first field is the text of the piece.
-    _Start("SentencePiece", rb"\n[\x80-\xff]*[\0-\x7f]\n"),
-)
+    "SentencePiece": rb"\n[\x80-\xff]*[\0-\x7f]\n",
+}
 # What a file without such a start is meant to be: damaged, unless it is a list of words.
 _SUFFIXES: dict[str, Kind] = {
     ".gguf": "GGUF",
@@ -55,9 +51,9 @@ def kind_of(path: Path) -> Kind:
         return "tokenizer_config.json"
     longest_start = 1 << 12  # bytes
     start = Binary(path).read(0, longest_start)
-    for each in _STARTS:
-        if re.match(each.pattern, start, re.DOTALL):
-            return each.kind
+    for kind, pattern in _STARTS.items():
+        if re.match(pattern, start, re.DOTALL):
+            return kind
     words: Kind = "vocab.txt" if is_text(start) else "SentencePiece"
     return _SUFFIXES.get(path.suffix, words)
 

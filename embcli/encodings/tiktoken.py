@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -268,7 +268,8 @@ def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         count = int(config["default_num_special_tokens"])
         size = int(config["default_vocab_size"])
         ranks = {a2b_base64(entry["token_bytes"]): int(entry["rank"]) for entry in content["vocab"]}
-        names = _special_names(content.get("special_tokens") or ())
+        special = content.get("special_tokens") or ()
+        names = {int(entry["rank"]): str(entry["token_str"]) for entry in special}
         pattern = str(config["pattern"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise binary.file_error(f"it is not a tekken.json ({error!r})") from None
@@ -287,7 +288,3 @@ def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         special_tokens[name] = token_id
     last_id = max([*ids.values(), count - 1])
     return Definition("", pattern, special_tokens, last_id + 1, first_rank=count), ids
-
-
-def _special_names(entries: Any) -> dict[int, str]:
-    return {int(entry["rank"]): str(entry["token_str"]) for entry in entries}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -161,7 +162,5 @@ class _Shards(Tensors):
     def __len__(self) -> int:
         return len(self._file_names)
 
-    def names_by_file(self) -> dict[str, list[str]]:
-        return {
-            name: list(self._open_file(name)) for name in dict.fromkeys(self._file_names.values())
-        }
+    def names_in_files(self) -> Iterator[str]:
+        return chain.from_iterable(map(self._open_file, dict.fromkeys(self._file_names.values())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +23,7 @@ from embcli.files.families import NORMS
 from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
-from embcli.files.tensors import Tensor
+from embcli.files.tensors import Tensor, computed_layer
 from embcli.layer import Layer, Layers, Origin
 from embcli.recipe import Norm, Project, Recipe
 from embcli.wording import Sentence, counted
@@ -52,21 +53,6 @@ class Head(NamedTuple):
         if self.tensor is None or self.rows == self.tensor.shape[0]:
             return counted(self.rows, "row")
         return f"{self.rows:,} of {counted(self.tensor.shape[0], 'row')}"
-
-
-class ShiftedLayer(Layer):
-    """The rows of a layer after the first few, so that row 0 is that of position 0."""
-
-    def __init__(self, layer: Layer, first: int) -> None:
-        rows, dim = layer.shape
-        self.shape = (rows - first, dim)
-        self.dtype = layer.dtype
-        self._layer = layer
-        self._first = first
-        self.computed_from = (layer,)
-
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        return self._layer.rows(ids + self._first)
 
 
 class Checkpoint:
@@ -201,7 +187,8 @@ class Checkpoint:
         if "position" in wanted:
             first_position = self.roles.first_position
         if first_position:
-            layers["position"] = ShiftedLayer(layers["position"], first_position)
+            position = layers["position"]
+            layers["position"] = _layer_after(tensors["position"], position, first_position)
 
         origin = Origin(
             shapes={
@@ -234,7 +221,7 @@ class Checkpoint:
     def recipe(self) -> Recipe | None:
         """How token rows become the input of the first block; None without a `model_type`."""
         self.check_config()
-        return None if self.roles.is_custom_tensor else recipe_of(self.roles, self.values)
+        return None if self.roles.is_custom_tensor else recipe_of(self.roles)
 
     @property
     def input_tensors(self) -> list[str]:
@@ -245,10 +232,6 @@ class Checkpoint:
             if isinstance(step, Norm | Project):
                 names += filter(None, (step.weight, step.bias))
         return names
-
-    def values(self, name: str) -> np.ndarray:
-        """Return a tensor as float32."""
-        return self.tensors.array(name)
 
     @property
     def orphan_norm(self) -> str:
@@ -325,6 +308,13 @@ class Checkpoint:
         if is_token_embd and is_causal:
             return Head(None, "same", reason="the file has no output.weight")
         return Head(None, "none")
+
+
+def _layer_after(tensor: Tensor, layer: Layer, first: int) -> Layer:
+    """Return the rows of a layer after the first few, so that row 0 is that of position 0."""
+    rows, dim = layer.shape
+    described = replace(tensor, shape=(rows - first, dim))
+    return computed_layer(described, lambda ids: layer.rows(ids + first), (layer,))
 
 
 def _rounded_values(layers: Iterable[Layer]) -> str:

@@ -176,28 +176,18 @@ def _named_weights(root: Any, default_name: str) -> dict[str, _Weight]:
         if not isinstance(value, dict | list | tuple) or id(value) in seen:
             continue
         seen.add(id(value))
-        items = _nested_items(value)
-        characters += sum(len(path) + len(key) for key, _ in items)
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        # The last one waiting is the next.
+        for key, item in reversed(list(pairs)):
+            if isinstance(item, dict | list | tuple):  # a _Weight is a tuple, too
+                name = f"{path}.{key}" if path else str(key)
+                waiting.append((name, item))
+                characters += len(name)
         if characters > longest_names:
             raise Malformed(
                 "its values are nested more deeply, or have longer names, than those of any model"
             )
-        # The last one waiting is the next.
-        for key, item in reversed(items):
-            waiting.append((f"{path}.{key}" if path else key, item))
     return weights
-
-
-def _nested_items(
-    container: dict[Any, Any] | list[Any] | tuple[Any, ...],
-) -> list[tuple[str, Any]]:
-    """Return the items that are or can contain tensors, with their keys or indices."""
-    pairs = container.items() if isinstance(container, dict) else enumerate(container)
-    items = []
-    for key, item in pairs:
-        if isinstance(item, dict | list | tuple):  # a _Weight is a tuple, too
-            items.append((str(key), item))
-    return items
 
 
 def _unpickled(data: bytes) -> Any:
@@ -224,20 +214,20 @@ class _Checked(dict[Any, Any]):
         super().__setitem__(key, value)
 
 
+# The opcodes that torch.save writes, separated by spaces.
 _OPCODES = (
-    *("PROTO", "STOP", "MARK", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
-    *("GLOBAL", "BINPERSID", "REDUCE", "BUILD"),
-    *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
-    *("BINUNICODE", "SHORT_BINSTRING", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
-    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS", "NEWOBJ"),
+    "PROTO STOP MARK BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL BINPERSID REDUCE BUILD "
+    "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINSTRING "
+    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 "
+    "EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS NEWOBJ "
     # Those of later protocols.
-    *("FRAME", "MEMOIZE", "STACK_GLOBAL", "SHORT_BINUNICODE", "SHORT_BINBYTES", "BINBYTES"),
+    "FRAME MEMOIZE STACK_GLOBAL SHORT_BINUNICODE SHORT_BINBYTES BINBYTES"
 )
 
 
 def _handlers() -> dict[int, Callable[[Any], None]]:
-    """Return Python's functions for the opcodes that torch.save writes."""
-    codes = [getattr(pickle, name)[0] for name in _OPCODES]
+    """Return Python's functions for these opcodes."""
+    codes = [getattr(pickle, name)[0] for name in _OPCODES.split()]
     return {code: pickle._Unpickler.dispatch[code] for code in codes}
 
 
@@ -377,13 +367,21 @@ def _tensor_without_rows(kind: str, *_arguments: Any) -> _Weight:
     return _Weight(kind, ())
 
 
+def _first_argument(weight: Any, *_: Any) -> Any:
+    return weight
+
+
+def _empty(*_: Any) -> _Checked:
+    return _Checked()
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "collections.OrderedDict": lambda *_: _Checked(),
-    "collections.Counter": lambda *_: _Checked(),
-    "torch.nn.parameter.Parameter": lambda weight, *_: weight,
-    "torch._utils._rebuild_parameter": lambda weight, *_: weight,
-    "torch._utils._rebuild_parameter_with_state": lambda weight, *_: weight,
-    "torch._utils._rebuild_device_tensor_from_cpu_tensor": lambda weight, *_: weight,
+    "collections.OrderedDict": _empty,
+    "collections.Counter": _empty,
+    "torch.nn.parameter.Parameter": _first_argument,
+    "torch._utils._rebuild_parameter": _first_argument,
+    "torch._utils._rebuild_parameter_with_state": _first_argument,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _first_argument,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
     "torch._utils._rebuild_tensor_v3": _tensor_of_dtype,

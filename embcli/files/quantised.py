@@ -9,7 +9,7 @@ What cannot be unpacked is refused: integers are never shown in place of the num
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from embcli.files.numbers import STORED_DTYPES
-from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
+from embcli.files.tensors import StoredLayer, Tensor, Tensors, computed_layer, file_layer
 from embcli.layer import Layer
 
 # How the name of a packed tensor ends, or that of a tensor beside it goes on, and its scheme.
@@ -53,13 +53,6 @@ _FLOAT8_KEYS = ("quant_method", "format", "quant_algo")
 _FLOAT8_SCHEMES = ("fp8", "fbgemm_fp8", "float-quantized", "FP8")
 _SCALED_DTYPES = [dtype.name for dtype in STORED_DTYPES.values() if dtype.has_scale]
 INTEGERS = [name for name in STORED_DTYPES if re.fullmatch("u?int[0-9]+", name)]
-_ARRAY_FORMATS = ("npy", "npz")  # whose integers stand for themselves
-
-
-def _says_float8(settings: Any) -> bool:
-    if not isinstance(settings, dict):
-        return False
-    return any(settings.get(key) in _FLOAT8_SCHEMES for key in _FLOAT8_KEYS)
 
 
 class UnpackedTensors(Tensors):
@@ -68,36 +61,32 @@ class UnpackedTensors(Tensors):
     `config` is a config.json, or empty.
     """
 
+    tensors: Tensors  # as they are stored
+
     def __init__(self, stored: Tensors, config: Mapping[str, Any]) -> None:
         super().__init__(
             stored.binary,
             stored.format,
-            {},
+            stored,
             stored.metadata,
             files=stored.files,
             own_words=stored.own_words,
         )
-        self._stored = stored
         self._config = config
         # The dtypes of numbers that stand for others. 8-bit floats do if config.json or a scale in
         # the file says so; otherwise they are only rounded.
         self._dtypes_with_scales = [*INTEGERS]
         last_parts = {name.rpartition(".")[2] for name in stored}
         has_scales = not last_parts.isdisjoint([*_SCALES, "scaled_fp8"])  # a mark of ComfyUI
-        if has_scales or _says_float8(config.get("quantization_config")):
+        settings = _entry(config, "quantization_config")
+        if has_scales or any(settings.get(key) in _FLOAT8_SCHEMES for key in _FLOAT8_KEYS):
             self._dtypes_with_scales += _SCALED_DTYPES
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._stored)
-
-    def __len__(self) -> int:
-        return len(self._stored)
-
-    def names_by_file(self) -> dict[str, list[str]]:
-        return self._stored.names_by_file()
+    def names_in_files(self) -> Iterator[str]:
+        return self.tensors.names_in_files()
 
     def __getitem__(self, name: str) -> Tensor:
-        tensor = self._stored[name]
+        tensor = self.tensors[name]
         scheme = self._packing(name)
         if scheme:
             return _packed(tensor, f"it is packed by {scheme}, which embcli does not unpack")
@@ -115,7 +104,7 @@ class UnpackedTensors(Tensors):
     def _packing(self, name: str) -> str:
         """Return the scheme that packs a tensor; empty if none does that is known by names."""
         for end, scheme in _PACKED.items():
-            if name.endswith(end) or f"{name}{end}" in self._stored:
+            if name.endswith(end) or f"{name}{end}" in self.tensors:
                 return scheme
         return ""
 
@@ -123,15 +112,13 @@ class UnpackedTensors(Tensors):
         """Return the tensor of the same module with this last part of its name."""
         module = name.removesuffix("weight")
         sibling = f"{module}{last_part}"
-        if module == name or sibling not in self._stored:
+        if module == name or sibling not in self.tensors:
             return None
-        return self._stored[sibling]
+        return self.tensors[sibling]
 
     def _integers(self, tensor: Tensor) -> Tensor:
         """Return a tensor without scales, whose numbers are refused if they can have had some."""
-        is_own_number = (
-            self.format in _ARRAY_FORMATS or tensor.dtype not in self._dtypes_with_scales
-        )
+        is_own_number = self.is_array or tensor.dtype not in self._dtypes_with_scales
         if is_own_number or not tensor.is_matrix:
             return tensor
         reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
@@ -141,7 +128,7 @@ class UnpackedTensors(Tensors):
     def _unknown_parts(self) -> dict[str, list[str]]:
         """The last parts of names that speak of scales in an unknown way, by their modules."""
         parts: dict[str, list[str]] = {}
-        for name in self._stored:
+        for name in self.tensors:
             module, _, last_part = name.rpartition(".")
             if last_part not in _KNOWN_PARTS and re.search("scale|zero|g_idx", last_part):
                 parts.setdefault(module, []).append(last_part)
@@ -185,7 +172,7 @@ class UnpackedTensors(Tensors):
                 scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
             return scaled
 
-        layer = partial(_unpacked_layer, computed_from=layers, unpacked_rows=rows)
+        layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{tensor.dtype} x {_SCALES[part]}"
         names = _names(scale, zero_point)
         return replace(tensor, dtype=label, matrix=layer, computed_from=names)
@@ -237,7 +224,7 @@ class UnpackedTensors(Tensors):
             return unpacked
 
         layers = (words, scale.layer, bias.layer)
-        layer = partial(_unpacked_layer, computed_from=layers, unpacked_rows=rows)
+        layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{bits} bit of MLX"
         names = _names(scales, biases)
         return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, computed_from=names)
@@ -246,8 +233,8 @@ class UnpackedTensors(Tensors):
 
     def _of_model2vec(self, tensor: Tensor) -> Tensor:
         """Return the matrix of a static model, with its row and its factor for each token ID."""
-        mapping = self._stored.get("mapping")
-        weights = self._stored.get("weights")
+        mapping = self.tensors.get("mapping")
+        weights = self.tensors.get("weights")
         if not tensor.is_matrix or (mapping is None and weights is None):
             return tensor
         shapes = {part.shape for part in (mapping, weights) if part}
@@ -275,7 +262,7 @@ class UnpackedTensors(Tensors):
                 rows: np.ndarray = product.astype(np.float32)
                 return rows
 
-            return _unpacked_layer(described, (numbers,), rows)
+            return computed_layer(described, rows, (numbers,))
 
         shape = (size[0], tensor.shape[1])
         names = _names(mapping, weights)
@@ -356,13 +343,3 @@ def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None)
     if scale_rows not in (1, rows) or not groups or dim % groups:
         return None
     return _Grid(layer, (rows // scale_rows, dim // groups), dim)
-
-
-def _unpacked_layer(
-    described: Tensor,
-    computed_from: tuple[Layer, ...],
-    unpacked_rows: Callable[[np.ndarray], np.ndarray],
-) -> Layer:
-    """Return a matrix that is computed from others, as a tensor's shape and dtype say."""
-    numbers = STORED_DTYPES["float32"]._replace(name=described.dtype)
-    return StoredLayer(described.shape, numbers, unpacked_rows, computed_from=computed_from)

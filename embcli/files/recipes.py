@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from embcli.binary import quoted
 from embcli.errors import InputError
@@ -32,12 +30,13 @@ from embcli.wording import counted
 PARAMETER_NAMES = {"weight": ("weight", "gamma"), "bias": ("bias", "beta")}
 
 
-def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | None:
+def recipe_of(roles: Roles) -> Recipe | None:
     """Return how token rows become the input of the first block; None without a `model_type`.
 
-    `values` returns a tensor by its name. Raises InputError if config.json contradicts the tensors.
+    Raises InputError if config.json contradicts the tensors.
     """
     settings = roles.settings
+    values = roles.tensors.array
     dim = roles.token.shape[1]
     # Roles has no family if a value has a wrong type; family_of raises the error for it.
     family = roles.family or family_of(settings)
@@ -51,16 +50,13 @@ def recipe_of(roles: Roles, values: Callable[[str], np.ndarray]) -> Recipe | Non
     wrong = wrong_dimension(roles)
     if wrong:
         raise roles.tensors.file_error(wrong)
-    steps = tuple(_Completion(roles, family).steps(dim))
-    width = dim
-    for step in steps:
-        if isinstance(step, Project):
-            width = step.width
+    completion = _Completion(roles, family)
+    steps = tuple(completion.steps())
     return Recipe(
         model,
         settings.where,
         values,
-        width,
+        completion.width,
         steps=steps,
         padding=padding_of(family, settings),
         blocks=_blocks_in_words(family, settings),
@@ -143,39 +139,34 @@ class _Completion:
         self.family = family
         self.settings = roles.settings
         self.tensors = roles.tensors
+        _, self.width = roles.token.shape  # the columns of the rows after the steps so far
 
-    def steps(self, dim: int) -> list[RecipeStep]:
-        """Return the steps that change rows of D columns."""
-        width = dim
-        steps: list[RecipeStep] = []
+    def steps(self) -> Iterator[RecipeStep]:
+        """Yield the steps that change token rows."""
         for step in self.family.steps:
-            if not isinstance(step, AddType) and not self.settings.holds(step.when):
-                continue
-            completed = self.complete(step, width)
-            if completed is not None:
-                steps.append(completed)
-            if isinstance(completed, Project):
-                width = completed.width
-        return steps
+            if self.settings.holds(step.when):
+                completed = self.complete(step)
+                if completed is not None:
+                    yield completed
 
-    def complete(self, step: RecipeStep, width: int) -> RecipeStep | None:
-        """Return a step that is applied to rows of `width` columns; None if it changes nothing."""
+    def complete(self, step: RecipeStep) -> RecipeStep | None:
+        """Return a step that is applied to the rows so far; None if it changes nothing."""
         match step:
             case Scale():
-                return self.scale(step, width)
+                return self.scale(step)
             case AddPosition():
                 return self.position(step)
             case AddType():
                 return self.token_type(step)
             case Norm():
-                return self.norm(step, width)
+                return self.norm(step)
             case Project():
-                return self.projection(step, width)
+                return self.projection(step)
 
-    def scale(self, step: Scale, width: int) -> Scale | None:
+    def scale(self, step: Scale) -> Scale | None:
         factor = step.factor
         if step.root:
-            factor = math.sqrt(width)
+            factor = math.sqrt(self.width)
         elif step.key:
             factor = self.settings.number(step.key, step.factor)
         largest_float32 = 3e38
@@ -201,20 +192,22 @@ class _Completion:
             raise self.missing_error("token_type_embeddings")
         return None
 
-    def norm(self, step: Norm, width: int) -> Norm:
+    def norm(self, step: Norm) -> Norm:
         epsilon = step.epsilon
         if step.key:
             epsilon = self.settings.number(step.key, step.epsilon, least=0)
-        weight = self.required_weight(*step.names)
-        bias = self.find("bias", *step.names)
+        names = step.names.split()
+        weight = self.required_weight(*names)
+        bias = self.find("bias", *names)
         if step.has_bias and not bias:
-            raise self.missing_error(f"{step.names[0]}.bias")
-        self.check_size(width, weight)
-        self.check_size(width, bias)
+            raise self.missing_error(f"{names[0]}.bias")
+        self.check_size(weight)
+        self.check_size(bias)
         return step._replace(epsilon=epsilon, weight=weight, bias=bias)
 
-    def projection(self, step: Project, width: int) -> Project | None:
+    def projection(self, step: Project) -> Project | None:
         """Return a projection; None if it is optional, and missing or from D to D columns."""
+        width = self.width
         weight = self.find("weight", step.name)
         bias = self.find("bias", step.name)
         if step.is_optional and (not weight or self.tensors[weight].shape == (width, width)):
@@ -222,9 +215,9 @@ class _Completion:
         tensor = self.tensors[weight or self.required_weight(step.name)]
         if len(tensor.shape) != 2 or tensor.shape[1] != width:
             raise self.tensors.file_error(f"{tensor} does not project rows of {width:,} columns")
-        new_width = tensor.shape[0]
-        self.check_size(new_width, bias)
-        return step._replace(weight=weight, bias=bias, width=new_width)
+        self.width = tensor.shape[0]
+        self.check_size(bias)
+        return step._replace(weight=weight, bias=bias, width=self.width)
 
     def required_weight(self, *modules: str) -> str:
         name = self.find("weight", *modules)
@@ -241,11 +234,11 @@ class _Completion:
                     return tensor.name
         return ""
 
-    def check_size(self, size: int, name: str) -> None:
-        """Raise InputError if there is such a tensor, and it is not a vector of this size."""
-        if name and self.tensors[name].shape != (size,):
+    def check_size(self, name: str) -> None:
+        """Raise InputError if there is such a tensor, and it is not a vector of a row's size."""
+        if name and self.tensors[name].shape != (self.width,):
             tensor = self.tensors[name]
-            raise self.tensors.file_error(f"{tensor} does not fit rows of {size:,} columns")
+            raise self.tensors.file_error(f"{tensor} does not fit rows of {self.width:,} columns")
 
     def missing_error(self, name: str) -> InputError:
         model = quoted(str(self.settings.values["model_type"]))
@@ -256,8 +249,6 @@ class _Completion:
 
 def _blocks_in_words(family: Family, settings: Settings) -> str:
     """Return what blocks do with positions; rotary ones with the bases and scalings stated."""
-    if not settings.holds(family.block_positions_when):
-        return ""
     words = [BLOCKS[family.block_positions]]
     if family.block_positions == "rotary":
         rotary_settings = _rotary_settings(settings.values)

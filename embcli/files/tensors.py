@@ -83,6 +83,16 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
     return StoredLayer(tensor.shape, numbers, partial(read, items), load)
 
 
+def computed_layer(
+    described: Tensor,
+    computed_rows: Callable[[np.ndarray], np.ndarray],
+    computed_from: tuple[Layer, ...] = (),
+) -> StoredLayer:
+    """Return a matrix of a tensor's shape and dtype, whose float32 rows a function computes."""
+    numbers = STORED_DTYPES["float32"]._replace(name=described.dtype)
+    return StoredLayer(described.shape, numbers, computed_rows, computed_from=computed_from)
+
+
 class _Items(NamedTuple):
     """Where the items of a matrix are in its file; steps are in items, from one to the next."""
 
@@ -160,6 +170,9 @@ class Tensor:
         return self.binary.path, self.start, self.dtype, self.shape, self.strides
 
 
+_ARRAY_FORMATS = ("npy", "npz", "numbers as text")
+
+
 def _no_words() -> Encoding | None:
     return None
 
@@ -185,6 +198,7 @@ class Tensors(Mapping[str, Tensor]):
         self.path = binary.path
         self.file_error = binary.file_error
         self.format = format  # its name
+        self.is_array = format in _ARRAY_FORMATS  # whether it has numbers without a model
         self.tensors = tensors
         self.metadata = metadata or {}
         self.files = tuple(files) or (binary.name,)
@@ -199,12 +213,12 @@ class Tensors(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.tensors)
 
-    def names_by_file(self) -> dict[str, list[str]]:
-        """Return the names of the tensors in each file of an index, also those it does not name.
+    def names_in_files(self) -> Iterator[str]:
+        """Return the names of the tensors of each file, also those that an index does not name.
 
         All headers are read, each once; raises InputError for a damaged file.
         """
-        return {self.binary.name: list(self)}
+        return iter(self)
 
     def layer(self, name: str) -> Layer:
         """Return a matrix as a layer of rows.

@@ -20,9 +20,7 @@ import numpy as np
 from embcli.binary import Binary, BinaryStream, is_text
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError, Notes
-from embcli.files.numbers import STORED_DTYPES
-from embcli.files.tensors import StoredLayer, Tensor, Tensors
-from embcli.layer import Layer
+from embcli.files.tensors import Tensor, Tensors, computed_layer
 
 LONGEST_LINE = 1 << 22  # bytes
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
@@ -67,10 +65,7 @@ def read(binary: Binary, notes: Notes, start: Start | None) -> Tensors | None:
         index = _index_of_binary(binary, start.offset, start.rows, start.dim)
         read_rows = partial(_read_binary_rows, binary, index)
 
-    def layer(tensor: Tensor) -> Layer:
-        numbers = STORED_DTYPES["float32"]._replace(name=dtype)
-        return StoredLayer(tensor.shape, numbers, read_rows)
-
+    layer = partial(computed_layer, computed_rows=read_rows)
     name = binary.path.stem
     shape = (len(index.words), index.dim)
     size = binary.size - start.offset

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from embcli.binary import Binary, quoted, read_object, read_whole
 from embcli.errors import InputError, Notes, UnknownWordError
@@ -58,18 +58,6 @@ OLLAMA = "ollama:"  # stands before the name of a model of Ollama
 _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters
 
 
-def model_file(folder: Path) -> Path:
-    """Return the file with a model's weights; raises InputError for none, and for several."""
-    examples = "model.safetensors, *.safetensors, pytorch_model.bin"
-    return _preferred_file(folder, WEIGHTS, f"no file of weights, such as {examples}")
-
-
-def tokenizer_file(folder: Path, names: tuple[str, ...] = (*TOKENIZERS, "*.gguf")) -> Path:
-    """Return the first of these files in a folder; raises InputError for none, and for several."""
-    lack = f"no tokenizer.json and no other vocabulary ({', '.join(names[1:])})"
-    return _preferred_file(folder, names, lack)
-
-
 def is_tokenizer(name: str) -> bool:
     """Return whether a path is a tokenizer's file, or a folder with one and without weights."""
     path = Path(name)
@@ -85,58 +73,71 @@ def is_tokenizer(name: str) -> bool:
 PART_WITH_INDEX = re.compile(r".*-[0-9]+-of-(?!0*1\.)[0-9]+\.(?:safetensors|bin)")
 
 
-def _preferred_file(folder: Path, patterns: tuple[str, ...], lack: str) -> Path:
-    """Return the only file of the first pattern that matches; `lack` says what is missing."""
-    names = [path.name for path in folder.glob("*") if path.is_file()]
-    return folder / preferred(names, patterns, str(folder), lack)
+class Preference(NamedTuple):
+    """Which file of a folder is read, on this machine or not: the first that the patterns name."""
+
+    patterns: tuple[str, ...]
+    lack: str  # what a folder without any of them has, in words: "no ..."
+
+    def preferred(self, names: Iterable[str], folder: str) -> str:
+        """Return the only name that matches the first pattern that any of them matches.
+
+        Raises InputError for none, and for several.
+        """
+        ordered_names = sorted(names)
+        for pattern in self.patterns:
+            found = [name for name in ordered_names if fnmatchcase(name, pattern)]
+            if not found:
+                continue
+            listed = ", ".join(map(quoted, found[:6]))
+            if len(found) > 6:
+                listed += ", ..."
+            if all(map(PART_WITH_INDEX.fullmatch, found)):
+                raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
+            if len(found) == 1:
+                return found[0]
+            raise InputError(f"{folder!r} has {len(found)} candidate files: {listed}; choose one")
+        raise InputError(f"{folder!r} has {self.lack}")
+
+    def file_in(self, folder: Path) -> Path:
+        """Return the preferred file of a folder on this machine."""
+        names = [path.name for path in folder.glob("*") if path.is_file()]
+        return folder / self.preferred(names, str(folder))
+
+    def file_of_model(self, folder: Path) -> Path:
+        """Return the file of a folder, or of a module of Sentence Transformers that has one."""
+        try:
+            return self.file_in(folder)
+        except InputError:
+            for name in module_folders(folder):
+                with suppress(InputError):
+                    return self.file_in(folder / name)
+            raise
 
 
-def preferred(names: Iterable[str], patterns: tuple[str, ...], folder: str, lack: str) -> str:
-    """Return the only name that matches the first pattern that any of them matches."""
-    ordered_names = sorted(names)
-    for pattern in patterns:
-        found = [name for name in ordered_names if fnmatchcase(name, pattern)]
-        if not found:
-            continue
-        listed = ", ".join(map(quoted, found[:6]))
-        if len(found) > 6:
-            listed += ", ..."
-        if all(map(PART_WITH_INDEX.fullmatch, found)):
-            raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
-        if len(found) == 1:
-            return found[0]
-        raise InputError(f"{folder!r} has {len(found)} candidate files: {listed}; choose one")
-    raise InputError(f"{folder!r} has {lack}")
+OF_WEIGHTS = Preference(WEIGHTS, "no file of weights, such as model.safetensors or *.gguf")
+OF_TOKENIZER = Preference(
+    (*TOKENIZERS, "*.gguf"),
+    f"no tokenizer.json and no other vocabulary ({', '.join(TOKENIZERS[1:])}, *.gguf)",
+)
 
 
-def located(name: str, file_of: Callable[[Path], Path] = model_file) -> Path:
-    """Return the weights at a path, in a folder or of a model; an existing path comes first.
+def located(name: str, preference: Preference = OF_WEIGHTS) -> Path:
+    """Return the file at a path, in a folder or of a model; an existing path comes first.
 
-    `ollama:NAME` is a model of Ollama, other names are those of the Hugging Face cache. `file_of`
-    finds another file of a folder than the weights. Raises InputError if nothing is found, or if
-    several files are candidates.
+    `ollama:NAME` is a model of Ollama, other names are those of the Hugging Face cache. Raises
+    InputError if nothing is found, or if several files are candidates.
     """
     path = _existing_path(name)
     try:
         if path is None and name.startswith(OLLAMA):
             return _ollama_model(name.removeprefix(OLLAMA))
-        path = path or _snapshot(name)
-        return _file_in(path, file_of) if path.is_dir() else path
+        path = path or snapshot(name)
+        return preference.file_of_model(path) if path.is_dir() else path
     except OSError as error:
         raise InputError(
             f"cannot read {quoted(name)}: {error.strerror} ({error.filename})"
         ) from None
-
-
-def _file_in(folder: Path, file_of: Callable[[Path], Path]) -> Path:
-    """Return the file of a folder, or of the first module of Sentence Transformers that has one."""
-    try:
-        return file_of(folder)
-    except InputError:
-        for name in module_folders(folder):
-            with suppress(InputError):
-                return file_of(folder / name)
-        raise
 
 
 def module_folders(folder: Path) -> Iterator[str]:
@@ -190,7 +191,7 @@ def cached_models(cache: Path) -> Iterator[tuple[str, Path]]:
     """Yield the names and the files of the models in a cache, of the main revision of each."""
     for name, folder in _model_folders(cache):
         with suppress(InputError, OSError):
-            yield name, model_file(_revision_folder(folder, name, "main"))
+            yield name, OF_WEIGHTS.file_in(_revision_folder(folder, name, "main"))
 
 
 def cached_names(cache: Path) -> list[str]:
@@ -209,7 +210,7 @@ def _model_name(folder: Path) -> str:
     return folder.name.removeprefix("models--").replace("--", "/", 1)
 
 
-def _snapshot(name: str) -> Path:
+def snapshot(name: str) -> Path:
     """Return the folder of a model's revision in the cache.
 
     The organisation can be omitted, if the cache has only one model of this name.

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 
 from embcli.binary import Binary, quoted
 from embcli.errors import InputError, Notes, missing_extra
-from embcli.hub.local import TOKENIZERS, WEIGHTS, located, model_file, tokenizer_file
+from embcli.hub.local import OF_TOKENIZER, OF_WEIGHTS, Preference, snapshot
 from embcli.wording import in_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from huggingface_hub import HfUri
 
 PREFIX = "hf://"
@@ -35,38 +32,32 @@ _ORGANISATIONS = {
 
 def weights(name: str, notes: Notes) -> Binary:
     """Return the file with the weights of a model, which `hf://` begins."""
-    lack = "no file of weights, such as model.safetensors or *.gguf"
-    return _opened(name, notes, model_file, WEIGHTS, lack)
+    return _opened(name, notes, OF_WEIGHTS)
 
 
 def tokenizer(name: str, notes: Notes) -> Binary:
     """Return the file of a model's tokenizer, which is in the cache now unless it is a GGUF."""
-    patterns = (*TOKENIZERS, "*.gguf")
-    binary = _opened(name, notes, tokenizer_file, patterns, "no tokenizer that embcli reads")
+    binary = _opened(name, notes, OF_TOKENIZER)
     if binary.is_remote and binary.path.suffix != ".gguf":
         raise binary.file_error(f"it is not a tokenizer: it has {in_bytes(binary.size)}")
     return binary
 
 
-def _opened(
-    name: str, notes: Notes, file_of: Callable[[Path], Path], patterns: tuple[str, ...], lack: str
-) -> Binary:
-    """Open a file of a model, the preferred one of these patterns if the name has none.
+def _opened(name: str, notes: Notes, preference: Preference) -> Binary:
+    """Open a file of a model, the preferred one if the name has none.
 
-    With HF_HUB_OFFLINE, the local cache is all there is, and `file_of` finds a file in its folders.
+    With HF_HUB_OFFLINE, the local cache is all there is.
     """
     uri = _parsed(name)
     path = uri.path_in_repo
     from huggingface_hub.constants import is_offline_mode
 
     if is_offline_mode():
-        model = f"{uri.id}@{uri.revision or 'main'}"
-        if path:
-            return Binary(located(model, lambda folder: folder / path))
-        return Binary(located(model, file_of))
+        folder = snapshot(f"{uri.id}@{uri.revision or 'main'}")
+        return Binary(folder / path if path else preference.file_of_model(folder))
     from embcli.hub.remote_files import RemoteFolder
 
-    return RemoteFolder.of_model(uri, notes).found(path, patterns, lack)
+    return RemoteFolder.of_model(uri, notes).found(path, preference)
 
 
 def _parsed(name: str) -> HfUri:

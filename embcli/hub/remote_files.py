@@ -25,7 +25,7 @@ from embcli.atomic import replacing
 from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
 from embcli.hub import session
-from embcli.hub.local import TOKENIZERS, module_folders, preferred
+from embcli.hub.local import TOKENIZERS, Preference, module_folders
 from embcli.store import Store
 from embcli.wording import in_bytes
 
@@ -116,8 +116,8 @@ class RemoteFolder(Folder):
     def _is_here(self, name: str) -> bool:
         return (self.path / name).is_file()
 
-    def found(self, path: str, patterns: tuple[str, ...], lack: str) -> Binary:
-        """Open the file at a path, or the preferred one of a folder; `lack` says what is missing.
+    def found(self, path: str, preference: Preference) -> Binary:
+        """Open the file at a path, or the preferred one of a folder.
 
         The small files beside it are in the local cache then.
         """
@@ -128,18 +128,18 @@ class RemoteFolder(Folder):
             if not folder.sizes:
                 raise InputError(f"{self.name!r} has no file {quoted(path)}")
             folder.download()
-            folder, name = folder._preferred(patterns, lack)
+            folder, name = folder._preferred(preference)
         folder.download()
         return folder.open(name)
 
-    def _preferred(self, patterns: tuple[str, ...], lack: str) -> tuple[RemoteFolder, str]:
+    def _preferred(self, preference: Preference) -> tuple[RemoteFolder, str]:
         """Return the preferred file of this folder, or of one that its modules.json names."""
         try:
-            return self, preferred(self._names, patterns, self.name, lack)
+            return self, preference.preferred(self._names, self.name)
         except InputError:
             for module in filter(None, module_folders(self.path)):
                 with suppress(InputError):
-                    return self.inside(module)._preferred(patterns, lack)
+                    return self.inside(module)._preferred(preference)
             raise
 
     def download(self) -> None:

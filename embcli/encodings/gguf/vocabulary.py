@@ -44,9 +44,13 @@ _USER_DEFINED = 4
 _UNUSED = 5
 
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
-_DEFAULT_BOS = {"llama": 1, "gpt2": 11}  # the IDs that a file need not name
-_DEFAULT_EOS = {"llama": 2, "gpt2": 11, "t5": 1}
-_DEFAULT_UNKNOWN = {"llama": 0, "bert": 100, "t5": 2}
+# The IDs of special tokens that a file need not name, by tokenizer.
+_DEFAULT_IDS = {
+    "bos": {"llama": 1, "gpt2": 11, "bert": 101},
+    "eos": {"llama": 2, "gpt2": 11, "t5": 1},
+    "seperator": {"bert": 102},
+    "unknown": {"llama": 0, "bert": 100, "t5": 2},
+}
 
 # llama.cpp's converters give such a name to a row without a token.
 _PADDING_NAME = re.compile("(?:▁)?\\[PAD[0-9]+\\]".encode())
@@ -128,7 +132,7 @@ class GgufEncoding(VocabularyEncoding):
 
     @property
     def unknown_id(self) -> int:  # type: ignore[override]
-        return self._special("unknown", _DEFAULT_UNKNOWN.get(str(self.model)))
+        return self._special("unknown")
 
     def decode(self, ids: np.ndarray) -> bytes:
         """Return the bytes that IDs, (T,), stand for; words of BERT have spaces between them."""
@@ -208,9 +212,7 @@ class GgufEncoding(VocabularyEncoding):
     @cached_property
     def bos_eos(self) -> BosEos:  # type: ignore[override]
         if self.model == "bert":
-            cls = self._special("bos", 101)
-            separator = self._special("seperator", 102)
-            return (cls,), (separator,)
+            return (self._special("bos"),), (self._special("seperator"),)
 
         adds_bos = self.model == "llama"
         if self._splitting is not None and "adds_bos" in self._splitting.flags:
@@ -222,9 +224,9 @@ class GgufEncoding(VocabularyEncoding):
         bos: tuple[int, ...] = ()
         eos: tuple[int, ...] = ()
         if adds_bos:
-            bos = (self._special("bos", _DEFAULT_BOS.get(str(self.model))),)
+            bos = (self._special("bos"),)
         if adds_eos:
-            eos = (self._special("eos", _DEFAULT_EOS.get(str(self.model))),)
+            eos = (self._special("eos"),)
         return bos, eos
 
     def ids_between(self, text: str) -> np.ndarray:
@@ -350,8 +352,9 @@ class GgufEncoding(VocabularyEncoding):
         value = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
         return value if isinstance(value, bool) else default
 
-    def _special(self, name: str, default: int | None) -> int:
+    def _special(self, name: str) -> int:
         """Return the ID that the file gives to a special token, or the default if that is no ID."""
+        default = _DEFAULT_IDS[name].get(str(self.model))
         stored = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
         for token_id in (stored, default):
             if isinstance(token_id, int) and 0 <= token_id < self.vocabulary_size:

@@ -45,7 +45,7 @@ def check_input_tensors(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that what token rows are added to, normed or projected with is finite."""
     try:
         for name in checkpoint.input_tensors:
-            if not np.isfinite(checkpoint.values(name)).all():
+            if not np.isfinite(checkpoint.tensors.array(name)).all():
                 text = f"{name} has non-finite values, and the first block reads it"
                 yield Finding("alarm", "non-finite", 1, text)
     except InputError as error:
@@ -56,7 +56,7 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Findi
     """Check that no row of a learned position matrix is zero, except those of no position."""
     try:
         tensor = checkpoint.roles.find("position")
-        values = None if tensor is None else checkpoint.values(tensor.name)
+        values = None if tensor is None else checkpoint.tensors.array(tensor.name)
     except InputError:
         return  # check_input_tensors says why
     if values is None or values.ndim != 2:
@@ -153,7 +153,7 @@ def _wrong_biases(checkpoint: Checkpoint, size: int) -> Iterator[Finding]:
         if bias is not None:
             biases[bias.stored_at] = bias
     for bias in biases.values():
-        is_finite = np.isfinite(checkpoint.values(bias.name))
+        is_finite = np.isfinite(checkpoint.tensors.array(bias.name))
         if is_finite.size != size or not is_finite.all():
             text = f"{bias} is not a finite number for each of the head's {size:,} rows"
             yield Finding("alarm", "head", 1, text)

@@ -357,8 +357,4 @@ def _is_array(model: Opened) -> bool:
     from embcli.files.checkpoint import Checkpoint
 
     source = model.source
-    return isinstance(source, Checkpoint) and source.tensors.format in (
-        "npy",
-        "npz",
-        "numbers as text",
-    )
+    return isinstance(source, Checkpoint) and source.tensors.is_array
