@@ -25,7 +25,7 @@ Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces"]
 _APART = 1e-3
 _FROM_MEAN = 1e-2
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}  # of a value, relative to it
-_LONGER = 0.08  # by which training makes a drawn row longer, at least
+_LONGER = 0.2  # by which training makes the squared length of a drawn row larger, at least
 _LEAST_OTHERS = 20  # rows, whose mean says something
 _MOST_ADDED = 2000  # tokens whose rows are compared with one another
 
@@ -120,18 +120,23 @@ def untrained(
     dim = layer.shape[1]
     has_length = _has_length(added.norms, deviation, dim)
     is_ordinary = _has_length(norms, deviation, dim).mean() > 0.01
-    is_told = has_length.all() and not is_ordinary and _length_error(dim) <= _LONGER
+    is_told = _are_drawn(added.norms, deviation, dim) and not is_ordinary
     found["drawn" if is_told else "length"] = added.ids[has_length]
     return {trace: ids for trace, ids in found.items() if len(ids)}
-
-
-def _length_error(dim: int) -> float:
-    """Return three standard deviations of the length of a normal row, relative to it."""
-    return 3 / math.sqrt(2 * dim)
 
 
 def _has_length(norms: np.ndarray, deviation: float, dim: int) -> np.ndarray:
     """Return which norms a row of normal numbers with this standard deviation can have."""
     length = deviation * math.sqrt(dim)
-    is_close: np.ndarray = np.abs(norms / length - 1) <= _length_error(dim)
+    error = 3 / math.sqrt(2 * dim)  # three standard deviations, relative to the length
+    is_close: np.ndarray = np.abs(norms / length - 1) <= error
     return is_close
+
+
+def _are_drawn(norms: np.ndarray, deviation: float, dim: int) -> bool:
+    """Return whether all rows are as long as drawn ones, and too many values to be so by chance."""
+    if not len(norms) or not _has_length(norms, deviation, dim).all():
+        return False
+    error = 3 * math.sqrt(2 / (len(norms) * dim))  # of the mean square, relative to it
+    mean_square = np.square(norms).mean() / (dim * deviation**2)
+    return error <= _LONGER and abs(mean_square - 1) <= error

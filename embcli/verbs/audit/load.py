@@ -172,7 +172,10 @@ def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:
             return f": {name} is {tuple(given)} in the file, {tuple(own)} by config.json"
     start = _added_start(facts.unexpected, names)
     if start:
-        return f": all names in the file begin with {start!r}"
+        names_in_words = counted(len(facts.unexpected), "name")
+        if len(facts.unexpected) == len(tensors):
+            names_in_words = "all names"
+        return f": {names_in_words} in the file begin with {start!r}"
     is_index = tensors.path.suffix == ".json"
     if is_index and not {*tensors}.isdisjoint(names):
         return f": {tensors.path.name} names what its files lack"

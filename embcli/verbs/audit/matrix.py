@@ -228,6 +228,7 @@ def _untrained(
     old_rows = np.count_nonzero(np.isfinite(scan.norms) & ~kinds.added)
     mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
     norms = scan.norms[~kinds.unused & ~kinds.added & (scan.norms > 0)]
-    return untrained(
-        layer, added, mean, others.spread, norms, scan.equal, files.encoding, deviation
-    )
+    if not len(norms):
+        return {}
+    spread = min(others.spread, float(np.median(norms)))  # An outlier makes only the first large.
+    return untrained(layer, added, mean, spread, norms, scan.equal, files.encoding, deviation)
