@@ -1,6 +1,6 @@
 """A recipe: the steps from a token row to what the first block of a real model reads.
 
-`files/families.py` reads the steps of each family, `files/recipes.py` fills in the numbers and the
+`files/families.py` has the steps of each family, `files/recipes.py` fills in the numbers and the
 tensors of one model, and `numerics/steps.py` applies them. This module only describes them.
 """
 
@@ -46,13 +46,12 @@ class AddType(NamedTuple):
     """Add the row of a token type."""
 
     row: int = 0
-    when: When | None = None
 
 
 class Norm(NamedTuple):
     """Normalise each row, by torch's LayerNorm or the same spelled out, which gives other bits."""
 
-    names: str  # those that its module has in checkpoints, separated by spaces
+    names: tuple[str, ...]  # names that its module has in checkpoints
     key: str = ""  # the key of its epsilon in config.json
     epsilon: float = 1e-12  # applies if config.json has no `key`
     kind: Literal["torch", "spelled"] = "torch"

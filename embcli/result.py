@@ -277,7 +277,11 @@ def chosen_format(
     elif suffix in SUFFIXES:
         name = SUFFIXES[suffix]
     elif suffix and not default:
-        raise _unknown_suffix(file, kind)
+        cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
+        if kind != "page":
+            cure = Sentence("{format} names one of {known}", known=", ".join(known))
+        wrong = "{output} {file!r} has no known extension; {cure}"
+        raise OutputError(Sentence(wrong, file=str(file), cure=cure))
     else:
         name = default if default in known else "table"
     if name not in known:
@@ -291,14 +295,6 @@ def chosen_format(
     if path is not None:
         _check_place(path, chosen)
     return chosen.name
-
-
-def _unknown_suffix(file: Path, kind: ContentKind) -> OutputError:
-    cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
-    if kind != "page":
-        cure = Sentence("{format} names one of {known}", known=", ".join(formats_for(kind)))
-    wrong = "{output} {file!r} has no known extension; {cure}"
-    return OutputError(Sentence(wrong, file=str(file), cure=cure))
 
 
 def _check_package(format: Format) -> None:

@@ -112,7 +112,7 @@ class InProcess(Runner):
             patch.setattr(app, "command_line", _built_once)
             patch.setattr(Style, "render", _rendered_anew)
             if not suggestions:
-                patch.setattr(ResultWriter, "is_suggesting", False)
+                patch.setattr(ResultWriter, "_page_of", lambda _, result: result._view())
             status = embcli.__main__.main()
         return Ran(status, output.getvalue(), errors.getvalue().decode())
 

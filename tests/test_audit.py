@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import embcli
 from embcli import encodings, errors
@@ -467,6 +468,27 @@ def test_a_page_says_what_an_unusual_config_or_matrix_changes(in_process, snapsh
     write_config(pad_token_id=0, architectures=["GPT2LMHeadModel"])
 
     snapshot("audit/untrained-with-a-padding-row.txt", session(in_process, "audit m"))
+
+
+@pytest.mark.parametrize("are_trained", [(False, True), (True, False)])
+def test_the_group_of_unused_rows_that_stands_out_tells_candidates(are_trained):
+    """Bytes that are invalid in UTF-8 are such a group, and padding the other."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ids = {letter: place for place, letter in enumerate(alphabet)}
+    tokenizer = Tokenizer(models.BPE(ids, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    Path("m").mkdir()
+    tokenizer.save("m/tokenizer.json")
+    encoding = encodings.get("m/tokenizer.json")
+    of_bytes = [row for row, reason in unused(encoding, 256).items() if reason == "byte"]
+    matrix = vectors(256 + 20) + 1
+    for rows, is_trained in zip(([*range(256, 276)], of_bytes), are_trained, strict=True):
+        if not is_trained:
+            matrix[rows] = vectors(1, seed=3) + 0.01 * vectors(len(rows), seed=4)
+    matrix[ids["a"]] = vectors(1, seed=3)
+    save_file({"wte.weight": matrix}, "m/model.safetensors")
+
+    assert audited_matrix().candidates.tolist() == [ids["a"]]
 
 
 def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm():

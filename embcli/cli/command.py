@@ -6,7 +6,7 @@ writes the result, and gives the exit status. The tour takes the same results wi
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,14 +147,10 @@ def _refuse_overwriting(path: Path | None, options: Options) -> None:
     if path is None or not path.is_file():
         return
     target = path.resolve()
-    for file in _files_read(options):
-        if file.resolve() in (target, target.parent):
-            wrong = f"{str(path)!r} is read by this command; name another file with --output"
-            raise OutputError(wrong)
-
-
-def _files_read(options: Options) -> Iterator[Path]:
-    """Yield what the command may read."""
     for name in _READ:
         value = options.get(name) or []
-        yield from map(Path, value if isinstance(value, list) else [str(value)])
+        files = value if isinstance(value, list) else [str(value)]
+        for file in files:
+            if Path(file).resolve() in (target, target.parent):
+                wrong = f"{str(path)!r} is read by this command; name another file with --output"
+                raise OutputError(wrong)

@@ -30,11 +30,7 @@ _IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
 
 
 def read(
-    text: str | None = None,
-    file: Path | None = None,
-    ids: str | None = None,
-    lines: bool = False,
-    example: str = 'embcli lookup "Every effort moves you"',
+    text: str | None, file: Path | None, ids: str | None, lines: bool, example: str
 ) -> Sequences:
     """Read a text or IDs; by default from standard input, unless that is a terminal.
 
@@ -135,7 +131,7 @@ def read_ids(ids: str | None = None) -> np.ndarray:
 
 def read_vectors(path: Path) -> np.ndarray:
     """Read vectors, (n, D) or (D,) float32, from a .npy file or, for -, from standard input."""
-    from embcli.verbs.neighbors import vectors_in_array
+    from embcli.verbs.neighbors.queries import vectors_in_array
 
     file = None if str(path) == "-" else path
     data = _bytes(file, "vectors", "embcli neighbors --vector rows.npy")

@@ -29,7 +29,7 @@ def flag_of(parameter: str) -> str:
 def some_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     """Return a function that completes one of these names, or the last of several with commas.
 
-    It offers only names that are not used yet.
+    It offers only names that are not used yet; without any, the shell completes paths.
     """
 
     def complete(incomplete: str) -> list[str]:
@@ -48,11 +48,6 @@ def explained_words(incomplete: str) -> list[str]:
 
     plain = {name for name in named() if re.fullmatch(r"\w[\w.-]*", name)}
     return sorted(name for name in plain if name.startswith(incomplete))
-
-
-def encodings(incomplete: str) -> list[str]:
-    """Complete the last of some encodings; without any, the shell completes paths."""
-    return some_of(names.ENCODINGS)(incomplete)
 
 
 def models(incomplete: str) -> list[str]:
@@ -141,7 +136,7 @@ Encoding = Annotated[
         ENCODING,
         "NAME",
         default=f"{names.DEFAULT_ENCODING}; of a real model, its own",
-        autocompletion=encodings,
+        autocompletion=some_of(names.ENCODINGS),
     ),
 ]
 DEFAULT_ENCODINGS = [names.DEFAULT_ENCODING]
@@ -154,7 +149,7 @@ Encodings = Annotated[
         "--encoding NAMES",
         default=names.DEFAULT_ENCODING,
         callback=several,
-        autocompletion=encodings,
+        autocompletion=some_of(names.ENCODINGS),
     ),
 ]
 Special = Annotated[

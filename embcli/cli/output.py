@@ -26,8 +26,6 @@ from embcli.wording import in_bytes, printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.records import Records
-
 Content = Literal["page", "text", "binary"]
 _MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _NOT_FOR_A_TERMINAL = (
@@ -68,14 +66,10 @@ class ResultWriter:
             say(f"status 1: {result._why_no}")
         return result.status
 
-    @property
-    def is_suggesting(self) -> bool:
-        """Whether a line of suggestions stands below a page."""
-        return self.path is None and bool(self.options) and not self.style.bare
-
     def _page_of(self, result: Result) -> RenderableType:
+        """Return the page of a result; a line of suggestions is below it on standard output."""
         page = result._view()
-        if not self.is_suggesting:
+        if self.path is not None or not self.options or self.style.bare:
             return page
         from embcli.cli.suggestions import suggestions
         from embcli.page.parts import SuggestingPage
@@ -113,17 +107,13 @@ class ResultWriter:
         if self.format in VIEWS:
             kind = "page"
         elif self._on_a_terminal:
-            self._refuse_many_numbers(result.records())
+            numbers = result.records().numbers(FORMATS[self.format].one_matrix)
+            if numbers > _MOST_ON_A_TERMINAL:
+                wrong = f"{numbers:,} numbers are too many for a terminal"
+                raise OutputError(f"{wrong}; name a file with -o, or use a pipe")
         write = result._writer(self.format)
         with self._open(kind) as file:
             write(file)
-
-    def _refuse_many_numbers(self, records: Records) -> None:
-        """Raise OutputError for more numbers than a terminal is for."""
-        numbers = records.numbers(FORMATS[self.format].one_matrix)
-        if numbers > _MOST_ON_A_TERMINAL:
-            wrong = f"{numbers:,} numbers are too many for a terminal"
-            raise OutputError(f"{wrong}; name a file with -o, or use a pipe")
 
     def _write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import orjson
 import typer
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import ResultWriter
@@ -201,9 +201,6 @@ class Handout(Result, verb="tour"):
 
     def _view(self) -> RenderableType:
         return self.sheets
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.sheets
 
 
 @dataclass

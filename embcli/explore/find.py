@@ -83,27 +83,22 @@ class FindScreen(ExplorerScreen):
     def list_rows(self) -> None:
         """List the tokens of the text and the words that contain its last word."""
         text = self.query_one("#text", Input).value
-        tokens = self._token_ids(text)
-        self.ids = [*tokens, *containing(self.app.words, text)]
-
-        table = self.query_one(ListTable)
-        table.clear()
-        found = tokens_of(np.array(self.ids, np.int64), self.matrix.model.encoding)
-        for place, token in enumerate(found):
-            kind = f"token {place}" if place < len(tokens) else "word"
-            row = right(str(self.ids[place]))
-            table.add_row(kind, row, Text(fitted(shown(token), _TOKEN_CELLS)))
-        self.show_title()
-
-    def _token_ids(self, text: str) -> list[int]:
-        """Return the IDs of the first tokens of a text."""
         most_tokens = 1000
         encoding = self.matrix.model.encoding
         tokens: list[int] = []
         if encoding and text:
             with suppress(EmbcliError):  # a file of vectors does not have the word
                 tokens = encoding.encode(text)[:most_tokens].tolist()
-        return tokens
+        self.ids = [*tokens, *containing(self.app.words, text)]
+
+        table = self.query_one(ListTable)
+        table.clear()
+        found = tokens_of(np.array(self.ids, np.int64), encoding)
+        for place, token in enumerate(found):
+            kind = f"token {place}" if place < len(tokens) else "word"
+            row = right(str(self.ids[place]))
+            table.add_row(kind, row, Text(fitted(shown(token), _TOKEN_CELLS)))
+        self.show_title()
 
     def action_move(self, movement: str) -> None:
         getattr(self.query_one(ListTable), f"action_{movement}")()

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from embcli.binary import Binary, quoted
-from embcli.encodings.encoding import load_facts
 from embcli.encodings.gguf.header import GgufHeader, GgufTensor, read_header
 from embcli.encodings.gguf.vocabulary import vocabulary_of
 from embcli.errors import Notes, missing_extra
@@ -33,7 +32,40 @@ class TensorType(NamedTuple):
 
 # The types of tensors by the format's number.
 TYPES = {
-    int(number): TensorType(**fields) for number, fields in load_facts("ggml_types.json").items()
+    0: TensorType("float32", 1, 4),
+    1: TensorType("float16", 1, 2),
+    2: TensorType("Q4_0", 32, 18),
+    3: TensorType("Q4_1", 32, 20),
+    6: TensorType("Q5_0", 32, 22),
+    7: TensorType("Q5_1", 32, 24),
+    8: TensorType("Q8_0", 32, 34),
+    9: TensorType("Q8_1", 32, 40),
+    10: TensorType("Q2_K", 256, 84),
+    11: TensorType("Q3_K", 256, 110),
+    12: TensorType("Q4_K", 256, 144),
+    13: TensorType("Q5_K", 256, 176),
+    14: TensorType("Q6_K", 256, 210),
+    15: TensorType("Q8_K", 256, 292),
+    16: TensorType("IQ2_XXS", 256, 66),
+    17: TensorType("IQ2_XS", 256, 74),
+    18: TensorType("IQ3_XXS", 256, 98),
+    19: TensorType("IQ1_S", 256, 50),
+    20: TensorType("IQ4_NL", 32, 18),
+    21: TensorType("IQ3_S", 256, 110),
+    22: TensorType("IQ2_S", 256, 82),
+    23: TensorType("IQ4_XS", 256, 136),
+    24: TensorType("int8", 1, 1),
+    25: TensorType("int16", 1, 2),
+    26: TensorType("int32", 1, 4),
+    27: TensorType("int64", 1, 8),
+    28: TensorType("float64", 1, 8),
+    29: TensorType("IQ1_M", 256, 56),
+    30: TensorType("bfloat16", 1, 2),
+    34: TensorType("TQ1_0", 256, 54),
+    35: TensorType("TQ2_0", 256, 66),
+    39: TensorType("MXFP4", 32, 17),
+    40: TensorType("NVFP4", 64, 36),
+    41: TensorType("Q1_0", 128, 18),
 }
 
 

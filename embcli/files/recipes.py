@@ -144,7 +144,7 @@ class _Completion:
     def steps(self) -> Iterator[RecipeStep]:
         """Yield the steps that change token rows."""
         for step in self.family.steps:
-            if self.settings.holds(step.when):
+            if isinstance(step, AddType) or self.settings.holds(step.when):
                 completed = self.complete(step)
                 if completed is not None:
                     yield completed
@@ -196,11 +196,10 @@ class _Completion:
         epsilon = step.epsilon
         if step.key:
             epsilon = self.settings.number(step.key, step.epsilon, least=0)
-        names = step.names.split()
-        weight = self.required_weight(*names)
-        bias = self.find("bias", *names)
+        weight = self.required_weight(*step.names)
+        bias = self.find("bias", *step.names)
         if step.has_bias and not bias:
-            raise self.missing_error(f"{names[0]}.bias")
+            raise self.missing_error(f"{step.names[0]}.bias")
         self.check_size(weight)
         self.check_size(bias)
         return step._replace(epsilon=epsilon, weight=weight, bias=bias)
@@ -249,6 +248,8 @@ class _Completion:
 
 def _blocks_in_words(family: Family, settings: Settings) -> str:
     """Return what blocks do with positions; rotary ones with the bases and scalings stated."""
+    if not settings.holds(family.block_positions_when):
+        return ""
     words = [BLOCKS[family.block_positions]]
     if family.block_positions == "rotary":
         rotary_settings = _rotary_settings(settings.values)

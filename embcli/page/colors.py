@@ -8,18 +8,15 @@ it, or lighter on a dark background. Numbers without a sign use the upper half o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.color import Color
+from rich.console import Console
 from rich.style import Style
 
+from embcli.names import Background
 from embcli.page.medium import medium_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from embcli.names import Background
 
 # Levels of numbers that are not finite.
 NAN = -1

@@ -9,9 +9,9 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.style import Style
@@ -20,17 +20,13 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from embcli.errors import OutputError
+from embcli.formats import PageFormat
+from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand
 from embcli.page.strips import Shades
 from embcli.page.table import Bar, Line, Shortened
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from embcli.formats import PageFormat
-    from embcli.names import Background, Theme
 
 _PICTURE_WIDTH = 100  # columns, unless the user chose others
 _SLIDE_WIDTH = 204  # columns, which colours can take then
@@ -347,13 +343,13 @@ def markdown(page: RenderableType, width: int) -> str:
 
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     if isinstance(page, str):
-        yield _sentence(Text(page))
-    elif isinstance(page, TypedCommand):
+        page = Text(page)
+    if isinstance(page, TypedCommand):
         yield f"    {page.plain}"
-    elif isinstance(page, Sheets):
-        yield from _blocks_of_sheets(page, console)
     elif isinstance(page, Text):
         yield _sentence(page)
+    elif isinstance(page, Sheets):
+        yield from _blocks_of_sheets(page, console)
     elif isinstance(page, Table):
         yield _table(page)
     elif isinstance(page, Drawing):

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES, sign_style
@@ -21,10 +22,6 @@ from embcli.page.strips import Strips, Values
 from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, ruled
 from embcli.selection import Excerpt
 from embcli.wording import in_line
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 _LARGEST_FIXED = 1e6  # Larger numbers, and this one, have an exponent.
 _DOTS = Text("…", STYLES["dim"])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from embcli.names import Background
 from embcli.wording import number_in
-
-if TYPE_CHECKING:
-    from embcli.names import Background
 
 
 class Medium(NamedTuple):

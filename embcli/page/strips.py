@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.color import Color
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
@@ -26,10 +28,6 @@ from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 _WIDEST = 4  # the most cells of a number
 _SLIDE_LINES = 36  # of a picture, which strips of few rows fill

@@ -154,9 +154,9 @@ def _add_label(table: Table, label: Label, gaps: Sequence[int]) -> list[Renderab
         justify=label.justify,
         no_wrap=not label.short,
     )
-    cells: list[RenderableType] = []
-    for text in label.texts:
-        cells.append(Shortened(text) if label.short else text)
+    cells: list[RenderableType] = [*label.texts]
+    if label.short:
+        cells = [*map(Shortened, label.texts)]
     for gap in reversed(gaps):
         cells.insert(gap, Text("⋮", _DIM))
     return cells

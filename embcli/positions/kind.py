@@ -5,7 +5,7 @@ Matrices are computed when their rows are asked for, so that many positions cost
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +19,12 @@ ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal
 class PositionMatrix(NamedTuple):
     """A matrix of positions; its rows are computed when they are asked for."""
 
-    name: str  # its name in data; empty for a matrix that only a page shows
+    name: str
     rows: Rows
     columns: np.ndarray  # (columns,) int64: their numbers
     middle_shape: tuple[int, ...] = ()  # the dimensions between rows and columns
     dtype: str = "float32"
-    heading: str | None = ""  # the line above it on a page; None if only data has it
+    heading: str = ""  # the line above it on a page
     label: str = "pos"  # what the row numbers are
     row_numbers: np.ndarray = np.empty(0, np.int64)  # (n,); empty for the chosen positions
 
@@ -39,6 +39,27 @@ class ShownPositions(NamedTuple):
     similarities: Callable[[np.ndarray], Rows]
     meaning: str  # what the similarities mean
     note: str = ""  # a line below the matrices
+    tables: Sequence[PositionMatrix] = ()  # those of a page, if it has others
+
+
+def added_rows(
+    rows: Rows, dim: int, columns: np.ndarray, metric: Similarity, formula: str, meaning: str
+) -> ShownPositions:
+    """Return positions whose rows, (n, D), are added to token rows."""
+
+    def chosen_columns(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
+        return rows(positions)[:, columns].astype(np.float32)
+
+    def vectors(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D) float64
+        return rows(positions).astype(np.float64)
+
+    return ShownPositions(
+        size=f"D = {dim:,} columns",
+        formula=formula,
+        matrices=[PositionMatrix("position", chosen_columns, columns)],
+        similarities=similarities_of(vectors, metric),
+        meaning=meaning,
+    )
 
 
 def similarities_of(vectors: Rows, metric: Similarity) -> Callable[[np.ndarray], Rows]:

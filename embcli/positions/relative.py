@@ -47,7 +47,6 @@ def relative(
         rows=rows_of_pairs,
         columns=columns,
         middle_shape=(length,),
-        heading=None,
     )
     distances_in_words = "The distances, clipped" if length > k + 1 else "The distances"
     distance_matrix = PositionMatrix(
@@ -61,22 +60,21 @@ def relative(
     shown_distances = np.arange(-largest, largest + 1)
     shape_of_layer = f"(2k + 1, D) = ({rows:,}, {dim:,})"
     row_matrix = PositionMatrix(
-        name="",
+        name="distances",
         rows=chosen_columns,
         columns=columns,
         heading=f"The rows that they pick of the layer, {shape_of_layer}",
         label="distance",
         row_numbers=shown_distances,
     )
-    meaning = f"Equal along each diagonal; beyond k = {k} one value on each side."
-    matrices = [pair_matrix, distance_matrix, row_matrix]
     return ShownPositions(
         size=f"D = {dim:,} columns, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
-        matrices=matrices,
+        matrices=[pair_matrix, distance_matrix],
         similarities=similarities,
-        meaning=meaning,
+        meaning=f"Equal along each diagonal; beyond k = {k} one value on each side.",
         note="Drawn after a token layer; read inside attention, not added to the token rows.",
+        tables=[distance_matrix, row_matrix],
     )
 
 

@@ -14,10 +14,9 @@ import numpy as np
 from embcli.names import DEFAULT_THETA, Similarity
 from embcli.positions.kind import (
     ONLY_THE_DISTANCE,
-    PositionMatrix,
     ShownPositions,
+    added_rows,
     frequencies,
-    similarities_of,
 )
 from embcli.recipe import AddPosition
 from embcli.seeded_layers.build import loading_torch
@@ -35,23 +34,12 @@ def sinusoidal(
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
 
-    def vectors(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D) float64
+    def rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D)
         if model_step is not None:
-            return sinusoids(model_step, dim, positions).astype(np.float64)
+            return sinusoids(model_step, dim, positions)
         return waves(dim, positions)
 
-    def chosen_columns(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
-        return vectors(positions)[:, columns].astype(np.float32)
-
-    position = PositionMatrix("position", chosen_columns, columns)
-    similarities = similarities_of(vectors, metric)
-    return ShownPositions(
-        size=f"D = {dim:,} columns",
-        formula=formula,
-        matrices=[position],
-        similarities=similarities,
-        meaning=meaning,
-    )
+    return added_rows(rows, dim, columns, metric, formula, meaning)
 
 
 def waves(dim: int, positions: np.ndarray) -> np.ndarray:

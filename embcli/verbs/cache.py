@@ -15,7 +15,6 @@ from embcli.wording import counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Files(Result, verb="cache"):
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import safe_text
+        from embcli.page import Label, ruled, safe_text
 
         count = len(self.entries)
         size = in_bytes(self.size)
@@ -51,21 +50,16 @@ class Files(Result, verb="cache"):
             return
         yield safe_text(self.folder)
         yield safe_text(f"{counted(count, 'file')}, {size} of at most {in_bytes(LIMIT)}")
-        if self.entries:
-            yield ""
-            yield self._table()
-
-    def _table(self) -> Table:
-        from embcli.page import Label, ruled
-
+        if not self.entries:
+            return
+        yield ""
         times = [datetime.fromtimestamp(entry.used) for entry in self.entries]
-        names = [entry.path.stem for entry in self.entries]
-        kept = [name.partition("-torch")[0] for name in names]
-        return ruled(
+        names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
+        yield ruled(
             [
                 Label("last used", [time.isoformat(" ", "minutes") for time in times], "left"),
                 Label("size", [in_bytes(entry.size) for entry in self.entries]),
-                Label("file", kept, "left"),
+                Label("file", names, "left"),
             ]
         )
 

@@ -107,7 +107,7 @@ def test_what_llama_cpp_loads_is_a_finding(name: str, loads: Loads) -> None:
     (finding,) = [finding for finding in audit.findings if finding.level != "remark"]
     assert re.search(fault.word, finding.text)
     assert finding.kind in ("load", "fit", "special-ids", "template")
-    assert finding.level == "finding" or finding.kind == "special-ids"
+    assert finding.level == "finding"
 
 
 @pytest.mark.parametrize("name", splittings())

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
 
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.errors import InputError
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 
@@ -69,15 +71,17 @@ class AddedRows:
         return self._within(nearest, _APART)
 
     def mean_of_pieces(self, names: Mapping[int, str], encoding: Encoding) -> np.ndarray:
-        """Return which rows are the mean of the rows of the pieces of the token's name."""
-        if not encoding.splits:
-            return np.zeros(len(self.ids), bool)
+        """Return which rows are the mean of the rows of the pieces of the token's name.
+
+        There are none if the encoding cannot split a name.
+        """
         distances = np.full(len(self.ids), np.inf)
-        for place, token_id in enumerate(self.ids.tolist()):
-            pieces = encoding.encode(names[token_id])
-            if len(pieces) > 1 and token_id not in pieces:
-                mean = self._layer.rows(pieces).mean(axis=0, dtype=np.float64)
-                distances[place] = np.linalg.norm(self.rows[place] - mean)
+        with suppress(InputError):
+            for place, token_id in enumerate(self.ids.tolist()):
+                pieces = encoding.encode(names[token_id])
+                if len(pieces) > 1 and token_id not in pieces:
+                    mean = self._layer.rows(pieces).mean(axis=0, dtype=np.float64)
+                    distances[place] = np.linalg.norm(self.rows[place] - mean)
         return self._within(distances, _FROM_MEAN)
 
 

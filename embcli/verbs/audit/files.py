@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,9 +90,11 @@ class ModelFiles:
         """The row of the unknown token, if the tokenizer spells what it does not know by bytes."""
         unknown = {*self.rows_of("unk")}
         encoding = self.encoding
-        if not unknown or encoding is None or not encoding.splits:
+        if not unknown or encoding is None:
             return set()
-        ids = {*encoding.encode("\U000e0041").tolist()}  # a letter that no vocabulary has
+        ids = unknown
+        with suppress(InputError):  # Not every encoding can split a text.
+            ids = {*encoding.encode("\U000e0041").tolist()}  # a letter that no vocabulary has
         return unknown if unknown.isdisjoint(ids) else set()
 
     @cached_property

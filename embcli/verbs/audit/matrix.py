@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -149,20 +150,17 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     norms = scan.norms
     used = np.flatnonzero(~kinds.unused & (norms > 0))
 
-    values: Distances = {"norm": norms}
-    unused_values: Distances = {"norm": norms[kinds.unused & (norms > 0)]}
-    if scan.covariance is not None and scan.unused_sum.any():
-        indicators, to_others = indicators_of(layer, kinds, scan, scan.covariance, watch)
-        values |= indicators
-        for indicator, distances in to_others.items():
-            unused_values[indicator] = distances[kinds.unused]
-
-    used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
-    separation = separation_of(unused_values, used_values)
+    compared = []
+    for are_bytes in (False, True):  # Some models have trained bytes.
+        rows = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
+        compared.append(_compared(layer, np.array(rows, np.int64), scan, used, watch))
+        if compared[-1].separation.threshold is not None:
+            break
+    values, separation = max(compared, key=lambda each: each.separation.area or 0)
     ranked = used[:0]
     candidates = used[:0]
     if separation.threshold is not None:
-        chosen = used_values[separation.indicator]
+        chosen = values[separation.indicator][used]
         ranked = used[np.argsort(chosen, kind="stable")]
         candidates = ranked[: np.count_nonzero(chosen <= separation.threshold)]
     return MatrixAudit(
@@ -184,6 +182,28 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         ranked=ranked,
         candidates=candidates,
     )
+
+
+class _Compared(NamedTuple):
+    values: Distances
+    separation: Separation
+
+
+def _compared(
+    layer: Layer, reference: np.ndarray, scan: Scan, used: np.ndarray, watch: Watch
+) -> _Compared:
+    """Hold all rows against the unused rows of a reference, (n,) int64."""
+    norms = scan.norms[reference]
+    values: Distances = {"norm": scan.norms}
+    unused_values: Distances = {"norm": norms[norms > 0]}
+    has_sum = scan.unused_sum.any() and len(unused_values["norm"]) > 0
+    if scan.covariance is not None and has_sum:
+        indicators, to_others = indicators_of(layer, reference, scan, scan.covariance, watch)
+        values |= indicators
+        for indicator, distances in to_others.items():
+            unused_values[indicator] = distances[reference]
+    used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
+    return _Compared(values, separation_of(unused_values, used_values))
 
 
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:

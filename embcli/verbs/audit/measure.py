@@ -138,17 +138,20 @@ Distances = dict[Indicator, np.ndarray]  # (V,) float64 each
 
 
 def indicators_of(
-    layer: Layer, kinds: RowKinds, scan: Scan, covariance: Covariance, watch: Watch
+    layer: Layer, reference: np.ndarray, scan: Scan, covariance: Covariance, watch: Watch
 ) -> tuple[Distances, Distances]:
     """Return the indicators of all rows, and those of each unused row to the mean of the others.
 
-    The latter are NaN for used rows. A row that is held against a mean that contains it would seem
+    The unused rows are those of the reference, (n,) int64. The latter indicators are NaN for other
+    rows. A row that is held against a mean that contains it would seem
     nearer than it is.
     """
     mean = covariance.mean()
     _, components = np.linalg.eigh(covariance.matrix())
     first = components[:, -1]
-    count = np.count_nonzero(np.isfinite(scan.norms[kinds.unused]))
+    reference = reference[np.isfinite(scan.norms[reference])]
+    count = len(reference)
+    total = layer.rows(reference).sum(axis=0, dtype=np.float64)
 
     def without_first(vectors: np.ndarray) -> np.ndarray:
         remaining: np.ndarray = vectors - np.outer(vectors @ first, first)
@@ -162,13 +165,14 @@ def indicators_of(
     }
     to_unused = {name: np.full(len(scan.norms), np.nan) for name in changes}
     to_others = {name: np.full(len(scan.norms), np.nan) for name in changes}
-    unused_mean = scan.unused_sum[None] / count
+    unused_mean = total[None] / count
     for all_ids, block in numbered_blocks(layer, watch):
         ids = all_ids[np.isfinite(scan.norms[all_ids])]
         rows = block[ids - all_ids[0]].astype(np.float64)
-        unused_ids = ids[kinds.unused[ids]]
-        unused_rows = rows[kinds.unused[ids]]
-        mean_of_others = (scan.unused_sum - unused_rows) / max(count - 1, 1)
+        is_unused = np.isin(ids, reference)
+        unused_ids = ids[is_unused]
+        unused_rows = rows[is_unused]
+        mean_of_others = (total - unused_rows) / max(count - 1, 1)
         for name, change in changes.items():
             to_unused[name][ids] = _distances(rows, unused_mean, change)
             to_others[name][unused_ids] = _distances(unused_rows, mean_of_others, change)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 
 from embcli.layer import shape_of
 from embcli.page import (
@@ -27,13 +29,8 @@ from embcli.page.labels import id_labels, origin_lines
 from embcli.page.table import GAP, least_width
 from embcli.selection import Excerpt
 from embcli.tokens import shown
+from embcli.verbs.batch import Batches
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
-
-    from embcli.verbs.batch import Batches
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
 _FEW_POSITIONS = 2  # which a table of IDs shows at least, if tokens are beside them

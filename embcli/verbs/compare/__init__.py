@@ -7,14 +7,13 @@ what comes out, `page` shows it. torch is imported when `compare` runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from embcli.errors import InputError, check_choice, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
-from embcli.layer import Origin, shape_of
+from embcli.layer import shape_of
 from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces, run_of
@@ -22,31 +21,22 @@ from embcli.result import Result
 from embcli.seeded_layers.build import loading_torch
 from embcli.seeded_layers.seeded import torch_seed
 from embcli.tokens import Tokens, check_ids
-from embcli.verbs.compare.pair import Gradient, Pair, Verdict, decimals, judge
+from embcli.verbs.compare.pair import Outputs, Pair, decimals
 from embcli.wording import Sentence
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Pair, Result, verb="compare"):
+class Comparison(Outputs, Result, verb="compare"):
     """The outputs of both layers for the same weight, their cost and their gradients."""
 
     tokens: Tokens
-    origin: Origin  # where the weight comes from
     run: Document
-    first: np.ndarray  # (D, V) float32: the linear layer's own first weights
-    weight: np.ndarray  # (V, D) float32: the weight of both layers
-    cost: Document  # a JSON document has it as it is
-    gradient: Gradient | None
     show: tuple[str, ...] | None  # chosen steps and outputs; None: the IDs and both outputs
     draw: bool
 
     @property
     def content(self) -> ContentKind:
         return content_of("compare", {"gradient": self.gradient, "show": self.show})
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        return judge(self.embedding, self.linear, self.weight)
 
     @property
     def identical(self) -> bool:
@@ -156,7 +146,10 @@ def compare(
         seed = DEFAULT_SEED if source.origin.seed is None else source.origin.seed
     seed = torch_seed(seed)
     has_gradient = gradient or learning_rate is not None
-    _check_memory(shape, has_gradient)
+    # Both layers have a copy of the weight, (V, D), and a backward pass takes three more.
+    copies = 5 if has_gradient else 2
+    one_hot_row = (8 + 4) * shape[0]  # bytes: int64, as torch makes it, and float32
+    refuse_too_large("a pair of layers", shape, copies=copies, more=one_hot_row)
     check_ids(tokens, shape[0], can_enlarge=source.origin.is_seeded)
 
     with loading_torch(notes):
@@ -194,12 +187,3 @@ def _check_learning_rate(learning_rate: float | None) -> None:
     if not 0 <= learning_rate <= float(np.finfo(np.float32).max):
         wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
         raise InputError(Sentence(wrong, rate=learning_rate))
-
-
-def _check_memory(shape: tuple[int, int], has_gradient: bool) -> None:
-    """Raise LayerError if the copies of the weight, (V, D), and a one-hot row need more memory."""
-    copies = 2
-    if has_gradient:
-        copies += 3
-    one_hot_row = (8 + 4) * shape[0]  # bytes: int64, as torch makes it, and float32
-    refuse_too_large("a pair of layers", shape, copies=copies, more=one_hot_row)

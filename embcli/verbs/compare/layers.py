@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,26 +17,13 @@ from torch.nn.functional import mse_loss, one_hot
 from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
 from embcli.records import Document
-from embcli.verbs.compare.pair import Gradient, Training
+from embcli.verbs.compare.pair import Gradient, Outputs, Training
 
 TorchLayer = torch.nn.Embedding | torch.nn.Linear
 # Elements of the one-hot rows of a backward pass. Within one slice, sums are torch's bit for bit.
 GRADIENT_SLICE = 1 << 24
 # Elements of a one-hot matrix that is made at a time; page faults make larger slices slower.
 _OUTPUT_SLICE = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class ComparedLayers:
-    """What both layers give for the same T tokens."""
-
-    origin: Origin  # where the weight comes from
-    first: np.ndarray  # (D, V) float32: the linear layer's own first weights
-    weight: np.ndarray  # (V, D) float32: the weight of both layers
-    embedding: np.ndarray  # (T, D) float32: the output of the embedding layer
-    linear: np.ndarray  # (T, D) float32: the output of the linear layer
-    cost: Document  # a JSON document has it as it is
-    gradient: Gradient | None
 
 
 def compare(
@@ -47,7 +33,7 @@ def compare(
     has_gradient: bool,
     learning_rate: float | None,
     notes: Notes,
-) -> ComparedLayers:
+) -> Outputs:
     """Run both layers on the IDs, (T,) int64; the state of torch's generator is changed."""
     torch.manual_seed(seed)
     embedding, origin = _embedding_layer(source, notes)
@@ -66,7 +52,7 @@ def compare(
     gradient = None
     if has_gradient:
         gradient = _gradient(embedding, linear, index, target, learning_rate)
-    return ComparedLayers(
+    return Outputs(
         origin=origin,
         first=first_weight.numpy(),
         weight=embedding.weight.detach().numpy(),

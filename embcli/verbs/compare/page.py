@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -43,12 +43,10 @@ from embcli.page.labels import (
 )
 from embcli.records import Document
 from embcli.selection import Excerpt
+from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
-from embcli.verbs.lookup import context_rows
+from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import in_bytes
-
-if TYPE_CHECKING:
-    from embcli.verbs.compare import Comparison
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, and tokens of a drawing
@@ -464,9 +462,8 @@ def _cost_table(cost: Document) -> Table:
         ("one-hot float32, T·V", nothing, in_bytes(made["float32"])),
     ]
     what, embedding, linear = zip(*rows, strict=True)
-    labels = [Label("Cost", what, "left", short=True)]
-    labels += [Label("embedding", embedding), Label("linear", linear)]
-    return ruled(labels)
+    first_label = Label("Cost", what, "left", short=True)
+    return ruled([first_label, Label("embedding", embedding), Label("linear", linear)])
 
 
 def _cost_line(cost: Document) -> Text:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from embcli.layer import Origin
 from embcli.records import Document
 
 # The kinds of differences, the least serious first after `identical`, are: a zero with another
@@ -83,9 +84,11 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
     # argmax takes the first NaN for the largest.
     place = int(np.argmax(np.where(places, sizes, -1)))
     row, column = divmod(place, left.shape[1])
-    causes: tuple[tuple[int, float], ...] = ()
+    causes = []
     if weight is not None and kind == "nan":
-        causes = _non_finite(weight[:, column])
+        most = 5
+        for cause in np.flatnonzero(~np.isfinite(weight[:, column]))[:most].tolist():
+            causes.append((cause, float(weight[cause, column])))
     return Verdict(
         kind=kind,
         values=left.size,
@@ -94,7 +97,7 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
         place=(row, column),
         left=decimals(left[row, column]),
         right=decimals(right[row, column]),
-        causes=causes,
+        causes=tuple(causes),
     )
 
 
@@ -114,13 +117,6 @@ def _most_serious(
     if has_other_nan_bits.any():
         return "nan bits", has_other_nan_bits
     return "zero sign", is_different
-
-
-def _non_finite(column: np.ndarray) -> tuple[tuple[int, float], ...]:
-    """Return the first rows of a column, (V,), that are not finite, and their values there."""
-    most = 5
-    rows = np.flatnonzero(~np.isfinite(column))[:most]
-    return tuple(zip(rows.tolist(), column[rows].tolist(), strict=True))
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
@@ -150,6 +146,21 @@ class Pair:
     def largest(self) -> np.ndarray:
         """The largest difference of each row, (n,) float32."""
         return np.asarray(differences(self.embedding, self.linear).max(axis=1, initial=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs(Pair):
+    """The outputs of both layers for the same T tokens, their weights, cost and gradients."""
+
+    origin: Origin  # where the weight comes from
+    first: np.ndarray  # (D, V) float32: the linear layer's own first weights
+    weight: np.ndarray  # (V, D) float32: the weight of both layers
+    cost: Document  # a JSON document has it as it is
+    gradient: Gradient | None
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return judge(self.embedding, self.linear, self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,11 +198,10 @@ class Gradient(Pair):
     loss: float  # of the lookup, before a step
     slices: int  # the linear layer's gradient is a sum over this many slices of tokens
     training: Training | None  # what one step with these gradients gives
-    loss_name = "torch.nn.functional.mse_loss(output, target)"
 
     def document(self) -> Document:
         return {
-            "loss": self.loss_name,
+            "loss": "torch.nn.functional.mse_loss(output, target)",
             "target": decimals(self.target),
             "loss_before": self.loss,
             "rows_with_gradient": self.rows,

@@ -21,8 +21,6 @@ from embcli.result import Result
 from embcli.wording import in_data
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
     from embcli.files.checkpoint import Checkpoint, Head
     from embcli.files.special_ids import SpecialId
     from embcli.files.tensors import Tensors
@@ -46,11 +44,6 @@ class Info(Result, verb="info"):
             vocabulary_size=(int, [size for size, _ in self.encodings.values()]),
             carried=(bool, [is_carried for _, is_carried in self.encodings.values()]),
         )
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import machine_page
-
-        yield from machine_page(self)
 
 
 def this_machine() -> Info:
@@ -141,11 +134,6 @@ class ModelInfo(Result, verb="info"):
             special_ids=[special.document() for special in self.special_ids],
         )
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import model_page
-
-        yield from model_page(self, options)
-
 
 def _records_of(path: str, tensors: Tensors, roles: dict[str, str], **facts: Any) -> Records:
     """Return a row for each tensor; `roles` has their names, and "" for no known role."""
@@ -202,11 +190,6 @@ class FileInfo(Result, verb="info"):
     def records(self) -> Records:
         roles = dict.fromkeys(self.tensors, "")
         return _records_of(self.path, self.tensors, roles, reason=self.reason)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import file_page
-
-        yield from file_page(self, options)
 
 
 def file_info(path: str, reason: str, notes: Notes) -> FileInfo:
@@ -281,37 +264,27 @@ class Models(Result, verb="info"):
             bytes=(int, [model.size for model in self.models]),
         )
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.info.page import models_page
-
-        yield from models_page(self)
-
 
 def local_models(notes: Notes) -> Models:
     """Return the models in the Hugging Face cache and those of Ollama.
 
     A note names a model that cannot be read.
     """
+    from embcli.files import open_tensors
+    from embcli.files.checkpoint import Checkpoint
     from embcli.hub.local import cache_folder, cached_models, ollama_models, ollama_places
 
     cache = cache_folder()
     models = []
     for name, path in (*cached_models(cache), *ollama_models(notes)):
         try:
-            models.append(_local_model(name, path))
+            tensors = open_tensors(path)
+            shape = None
+            with suppress(InputError):  # if no tensor is known to be the token matrix
+                shape = Checkpoint(str(path)).shape("token")
+            size = sum(Path(file).stat().st_size for file in tensors.files)
+            models.append(LocalModel(in_data(name), tensors.format, shape, size))
         except (InputError, OSError) as error:
             notes.add(str(error))
     places = (f"the Hugging Face cache {str(cache)!r}", ollama_places())
     return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
-
-
-def _local_model(name: str, path: Path) -> LocalModel:
-    from embcli.files import open_tensors
-    from embcli.files.checkpoint import Checkpoint
-
-    tensors = open_tensors(path)
-    shape = None
-    with suppress(InputError):  # if no tensor is known to be the token matrix
-        shape = Checkpoint(str(path)).shape("token")
-    size = sum(Path(file).stat().st_size for file in tensors.files)
-    return LocalModel(in_data(name), tensors.format, shape, size)

@@ -8,20 +8,32 @@ from typing import TYPE_CHECKING
 from embcli.page import Label, LeftOut, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
 from embcli.page.table import least_width
-from embcli.verbs.info import facts_of, parameters_of
+from embcli.verbs.info import FileInfo, Info, ModelInfo, Models, facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderableType
-    from rich.text import Text
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from embcli.files.tensors import Tensors
-    from embcli.verbs.info import FileInfo, Info, ModelInfo, Models
 
 _SHORTENED = 12  # cells of the name of a tensor that is shortened
 
 
-def machine_page(info: Info) -> Iterator[RenderableType]:
+def page(
+    result: Info | ModelInfo | FileInfo | Models, console: Console, options: ConsoleOptions
+) -> RenderResult:
+    match result:
+        case Info():
+            yield from _machine_page(result)
+        case ModelInfo():
+            yield from _model_page(result, options)
+        case FileInfo():
+            yield from _file_page(result, options)
+        case Models():
+            yield from _models_page(result)
+
+
+def _machine_page(info: Info) -> RenderResult:
     facts = {
         **info.versions,
         "CPU capability": info.cpu_capability,
@@ -42,7 +54,7 @@ def machine_page(info: Info) -> Iterator[RenderableType]:
     )
 
 
-def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableType]:
+def _model_page(info: ModelInfo, options: ConsoleOptions) -> RenderResult:
     checkpoint = info.checkpoint
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
     yield from _opening(checkpoint.path, checkpoint.tensors, f"encoding: {encoding}")
@@ -60,7 +72,7 @@ def model_page(info: ModelInfo, options: ConsoleOptions) -> Iterator[RenderableT
         yield guess(reason)
 
 
-def file_page(info: FileInfo, options: ConsoleOptions) -> Iterator[RenderableType]:
+def _file_page(info: FileInfo, options: ConsoleOptions) -> RenderResult:
     tensors = info.tensors
     yield from _opening(info.path, tensors, "no token matrix is known")
     labels = _tensor_labels(dict.fromkeys(tensors, ""), tensors, options.max_width)
@@ -69,7 +81,7 @@ def file_page(info: FileInfo, options: ConsoleOptions) -> Iterator[RenderableTyp
     yield from _file_facts(tensors)
 
 
-def _opening(path: str, tensors: Tensors, remark: str) -> Iterator[RenderableType]:
+def _opening(path: str, tensors: Tensors, remark: str) -> RenderResult:
     """Yield the lines above the table of tensors."""
     yield title(f"{path}: {tensors.format}")
     for file in tensors.files:
@@ -82,14 +94,14 @@ def _opening(path: str, tensors: Tensors, remark: str) -> Iterator[RenderableTyp
     yield ""
 
 
-def _file_facts(tensors: Tensors) -> Iterator[Text]:
+def _file_facts(tensors: Tensors) -> RenderResult:
     """Yield what the file says of itself, a line each."""
     prefix = "metadata: " if tensors.format == "safetensors" else ""
     for key, value in facts_of(tensors).items():
         yield safe_text(in_line(shortened(f"{prefix}{key}: {value}")))
 
 
-def _special_table(info: ModelInfo) -> Iterator[RenderableType]:
+def _special_table(info: ModelInfo) -> RenderResult:
     """Yield a table of the special tokens that each file names."""
     found = info.special_ids
     if not found:
@@ -140,7 +152,7 @@ def _facts(info: ModelInfo) -> Iterator[str]:
         yield f"position 0: row {roles.first_position} of the position matrix"
 
 
-def models_page(result: Models) -> Iterator[RenderableType]:
+def _models_page(result: Models) -> RenderResult:
     models = result.models
     yield ruled(
         [

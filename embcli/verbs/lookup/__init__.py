@@ -27,9 +27,6 @@ from embcli.tokens import Tokens, check_ids, check_length
 from embcli.verbs.lookup.plan import Plan, check_trace, context_rows, occurrences, plan_of
 from embcli.wording import Sentence
 
-__all__ = ["Lookup", "context_rows", "lookup"]
-
-
 _NOT_HIDDEN = Sentence(
     "the matrix is input, not hidden, which the first block reads; {show} hidden chooses it"
 )

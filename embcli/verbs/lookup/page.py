@@ -9,9 +9,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 
 from embcli.numerics.steps import Term
 from embcli.page import (
@@ -30,14 +31,9 @@ from embcli.page import (
 from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
 from embcli.recipe import AddType, in_words
 from embcli.selection import Excerpt
+from embcli.verbs.lookup import Lookup
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
-
-    from embcli.verbs.lookup import Lookup
 
 _MOST_TOKENS = 40  # a table in a file or a pipe shows no more
 _MOST_STRIPS = 42  # of a heat map there
@@ -323,8 +319,14 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
 
     formula = ""
     for term in addends:
-        sign = f" {term.sign}" if term.sign else ""
-        formula += f"{sign} {term.name}{_row_in_words(lookup, term)}"
+        if term.sign:
+            formula += f" {term.sign}"
+        formula += f" {term.name}"
+        if term.numbers is not None:
+            row = int(term.numbers[0])
+            if term.name == "position":
+                row += lookup.layers.origin.first_position
+            formula += f" row {row}"
     yield ""
     yield title(f"Trace of token {place}:{formula} = input row {place}")
     yield from _lines_of_terms(lookup, [*addends, input_term], excerpt, width)
@@ -335,22 +337,18 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     yield from omitted(missing, parameters=("columns",))
 
 
-def _row_in_words(lookup: Lookup, term: Term) -> str:
-    if term.numbers is None:
-        return ""
-    row = int(term.numbers[0])
-    if term.name == "position":
-        row += lookup.layers.origin.first_position
-    return f" row {row}"
-
-
 def _lines_of_terms(
     lookup: Lookup, terms: Sequence[Term], columns: Excerpt, width: int
 ) -> Iterator[Table]:
     """Yield the terms of one token as tables, a line for each column, with signs before them."""
     places = lookup.columns[columns.places]
     number = Label("column", places)
-    values = [_values_or_factor(term) for term in terms]
+    values = []
+    for term in terms:
+        row = term.values
+        if term.factor is not None:  # of a scale, a sum shows the factor
+            row = np.full_like(row, term.factor)
+        values.append(row)
     numbers = NumberFormat([row[:, lookup.columns] for row in values], lookup.style.precision)
     cell = max(numbers.width, len("position"))
     most_terms = max((width - number.width) // (cell + 3), 1)  # a sign takes three cells
@@ -363,10 +361,3 @@ def _lines_of_terms(
             cells = [numbers.write(value) for value in row[0, places]]
             labels.append(Label(term.name, cells))
         yield ruled(labels, gaps=columns.gaps, has_rule=False)
-
-
-def _values_or_factor(term: Term) -> np.ndarray:
-    """Return what a sum shows of a term, (1, D) float32: its values, or the factor of a scale."""
-    if term.factor is None:
-        return term.values
-    return np.full_like(term.values, term.factor)

@@ -95,7 +95,13 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
     if recipe is not None and recipe.is_known and position in (None, model_kind, added_kind):
         return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
     if "hidden" in matrices:
-        raise InputError(_why_no_hidden(recipe))
+        why_no = "{show} hidden, what the first block reads, is not known for this model"
+        if recipe is not None and recipe.is_known:
+            why_no = (
+                "{show} hidden, what the first block reads, follows the positions of the model; "
+                "leave out {position}"
+            )
+        raise InputError(Sentence(why_no))
 
     kind = position or model_kind
     if position == DEFAULT_KIND and source.shape("position") is None:
@@ -132,15 +138,6 @@ def _why_no_positions(recipe: Recipe | None) -> str:
         f"what a {model} model adds to the token rows is not known{reason}; "
         "the input rows are the token rows"
     )
-
-
-def _why_no_hidden(recipe: Recipe | None) -> Sentence:
-    if recipe is not None and recipe.is_known:
-        return Sentence(
-            "{show} hidden, what the first block reads, follows the positions of the model; "
-            "leave out {position}"
-        )
-    return Sentence("{show} hidden, what the first block reads, is not known for this model")
 
 
 def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:

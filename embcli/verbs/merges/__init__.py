@@ -6,7 +6,6 @@ line or as a `tree`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,14 +24,6 @@ class StepRow(NamedTuple):
     piece: int  # its number, from 0
     number: int  # from 1; 0 for a token that no merge made
     step: DerivationStep
-
-
-def step_rows(pieces: Iterable[Derivation]) -> list[StepRow]:
-    """Return the steps of all pieces, in order."""
-    rows = []
-    for piece_number, piece in enumerate(pieces):
-        rows += [StepRow(piece_number, number, step) for number, step in piece.rows]
-    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +45,20 @@ class Merges(Result, verb="merges"):
         return any(piece.merges for piece in self.pieces)
 
     @cached_property
+    def rows(self) -> list[StepRow]:
+        """The steps of all pieces, in order."""
+        rows = []
+        for piece_number, piece in enumerate(self.pieces):
+            rows += [StepRow(piece_number, number, step) for number, step in piece.rows]
+        return rows
+
+    @cached_property
     def fields(self) -> dict[str, tuple[type, list[Any]]]:
         """The fields of the steps, by name: their type, and the value of each step.
 
         Only fields that this kind of encoding has are among them.
         """
-        rows = step_rows(self.pieces)
+        rows = self.rows
         steps = [row.step for row in rows]
         fields: dict[str, tuple[type, list[Any]]] = {
             "piece": (int, [row.piece for row in rows]),

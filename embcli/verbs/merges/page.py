@@ -6,10 +6,9 @@ tree: each node is drawn as high as its parts allow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
 from rich.text import Text
 
 from embcli.encodings.merging import Derivation
@@ -28,13 +27,9 @@ from embcli.page import (
 from embcli.page.labels import first_of
 from embcli.selection import Excerpt
 from embcli.tokens import shown
-from embcli.verbs.merges import Merges, StepRow, step_rows
+from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import symbols_width, tree_lines
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.style import Style
 
 _WIDEST_IN_FILE = 512  # cells of a tree
 _MOST_ROWS = 200
@@ -94,14 +89,19 @@ def _stop(result: Merges) -> RenderResult:
 
 
 def _table(result: Merges) -> RenderResult:
-    all_rows = step_rows(result.pieces)
+    all_rows = result.rows
     excerpt = Excerpt.ends(_MOST_ROWS, len(all_rows))
     rows = [all_rows[place] for place in excerpt.places]
     steps = [row.step for row in rows]
     fields = result.fields
+    piece_cells = []
+    previous = None
+    for row in rows:  # only the first row of a piece shows it
+        piece_cells.append("" if row.piece == previous else _piece_text(result.pieces[row.piece]))
+        previous = row.piece
 
     labels = [
-        Label("piece", _piece_cells(result, rows), "left", short=True),
+        Label("piece", piece_cells, "left", short=True),
         Label("step", [row.number or "" for row in rows]),
     ]
     if "left" in fields:
@@ -116,17 +116,6 @@ def _table(result: Merges) -> RenderResult:
     labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "row"))
-
-
-def _piece_cells(result: Merges, rows: Sequence[StepRow]) -> list[str]:
-    """Return the text of each row's piece; only the first of its rows shows it."""
-    cells = []
-    previous = None
-    for row in rows:
-        piece = result.pieces[row.piece]
-        cells.append("" if row.piece == previous else _piece_text(piece))
-        previous = row.piece
-    return cells
 
 
 def _piece_text(piece: Derivation) -> str:

@@ -27,11 +27,8 @@ from embcli.verbs.neighbors.queries import (
     queries_of_tokens,
     queries_of_vectors,
     vector_of,
-    vectors_in_array,
 )
 from embcli.wording import Sentence
-
-__all__ = ["Neighbors", "Query", "neighbors", "vectors_in_array"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
 
 from embcli.names import METRICS
 from embcli.page import (
@@ -21,12 +21,8 @@ from embcli.page import (
 from embcli.page.labels import bar, first_of, origin_lines, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import shown
+from embcli.verbs.neighbors import Neighbors
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.verbs.neighbors import Neighbors
 
 _MOST_QUERIES = 20
 _MOST_NEIGHBORS = 200  # the page shows no more per query

@@ -37,8 +37,6 @@ from embcli.selection import Selection, select
 from embcli.text import parse_ids
 from embcli.wording import Sentence
 
-__all__ = ["PositionTable", "positions"]
-
 
 @dataclass(frozen=True, eq=False)
 class PositionTable(Result, verb="positions"):
@@ -81,15 +79,14 @@ class PositionTable(Result, verb="positions"):
             token_row = layers["token"].rows(self.token_ids)
         match model_positions.kind:
             case "learned":
-                is_stored = not layers.origin.is_seeded
-                return learned(layers["position"], columns, is_stored, self.metric)
+                return learned(layers, columns, self.metric)
             case "sinusoidal":
                 return sinusoidal(
                     model_positions.dim, columns, model_positions.model_step, self.metric
                 )
             case "relative":
-                layer = layers["position"]
-                return relative(layer, columns, model_positions.length, token_row, self.metric)
+                length = model_positions.length
+                return relative(layers["position"], columns, length, token_row, self.metric)
             case "rotary":
                 token_id = int(self.token_ids[0])
                 return rotary(columns, token_row, token_id, self.pairing, self.theta, self.metric)
@@ -102,7 +99,7 @@ class PositionTable(Result, verb="positions"):
         return self.shown.matrices
 
     def records(self) -> Records:
-        named = {matrix.name: matrix for matrix in self.matrices if matrix.name}
+        named = {matrix.name: matrix for matrix in self.matrices}
         specs = {}
         widths = []
         for name, matrix in named.items():

@@ -6,26 +6,20 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from embcli.layer import Origin
 from embcli.names import SHORT_LENGTH
 from embcli.page import Label, Matrix, Note, Values, omission, rows_that_fit, safe_text, title
 from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
 from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.selection import Excerpt
+from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.verbs.positions import PositionTable
-
 
 _LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
 _MOST_CHOSEN = 200  # of the rows that the user chose
@@ -47,7 +41,9 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             lines = rows_that_fit(options, _LINES_OF_PICTURES) // len(views)
         matrix = _drawn(table, view, most_rows, lines)
         if table.is_similarity and not table.style.keeps_precision:
-            matrix = _shortened(matrix, options.max_width)
+            # So that all columns fit, if possible.
+            while matrix.precision > 2 and not matrix.fits(options.max_width):
+                matrix = replace(matrix, precision=matrix.precision - 1)
         yield matrix
     notes = list(_notes(table, shown))
     if notes:
@@ -80,9 +76,10 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
     if table.is_long:
         positions = positions[:SHORT_LENGTH]
     views = []
-    for matrix in table.matrices:
-        if matrix.heading is None:
-            continue  # Only data has this matrix.
+    matrices: Sequence[PositionMatrix] = table.matrices
+    if table.shown.tables and not table.is_similarity:
+        matrices = table.shown.tables
+    for matrix in matrices:
         columns = matrix.columns
         if table.is_similarity and table.is_long and not table._columns_chosen:
             columns = columns[:SHORT_LENGTH]
@@ -132,31 +129,18 @@ def _drawn(
     )
 
 
-def _shortened(matrix: Matrix, width: int) -> Matrix:
-    """Return a matrix with fewer decimals, but at least 2, if not all its columns fit."""
-    shorter = matrix
-    while shorter.precision > 2 and not shorter.fits(width):
-        shorter = replace(shorter, precision=shorter.precision - 1)
-    return shorter
-
-
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
+    """Yield what is known of the kind, and which tensor the numbers are from."""
     if shown.note and not table.is_similarity:
         yield Note(shown.note)
     if table.model_positions.reason:
         yield Note(table.model_positions.reason)
-    if table.layers:
-        yield from _origin(table, table.layers.origin)
-
-
-def _origin(table: PositionTable, origin: Origin) -> Iterator[Text]:
-    """Yield which tensor the numbers are from, and what is known of it."""
-    if not origin.is_seeded:
-        if "position" in origin.tensors:
-            text = f"{origin.tensors['position']} ({origin.dtypes['position']})"
-            if origin.first_position:
-                text += f"; position 0 is its row {origin.first_position}"
-            yield Note(text)
-        elif not table.model_positions.reason:
-            yield Note(f"{origin.tensors['token']} ({origin.dtypes['token']})")
+    if not table.layers:
+        return
+    origin = table.layers.origin
+    if "position" in origin.tensors:
+        text = f"{origin.tensors['position']} ({origin.dtypes['position']})"
+        if origin.first_position:
+            text += f"; position 0 is its row {origin.first_position}"
+        yield Note(text)
     yield from origin_lines(origin)

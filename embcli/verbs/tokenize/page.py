@@ -6,9 +6,10 @@ A character can be spread over several tokens. Such tokens are a group, which br
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 from embcli.page import Label, omission, omitted, ruled, safe_text, token_style
@@ -16,10 +17,6 @@ from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.tokenize import Tokenization, characters_begun
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 _MOST_ROWS = 200
 # By whether a token begins in the middle of a character, and whether the next token continues it.
@@ -75,15 +72,12 @@ def _brackets(tokens: Sequence[bytes], index: np.ndarray, joined: np.ndarray) ->
         bracket = _BRACKETS[bool(joined[last]), False]
         shared = ""
         if others and not joined[group[0]]:
-            shared = _shared_characters([tokens[row] for row in group])
+            # The characters of which these tokens have the bytes, and no token all of them.
+            text = b"".join(tokens[row] for row in group)
+            before = tokens[group[0]].decode(errors="ignore").encode()
+            shared = shown(text.removeprefix(before))
         brackets.append(f"{bracket} {shared}".rstrip())
     return brackets
-
-
-def _shared_characters(tokens: Sequence[bytes]) -> str:
-    """Return the characters of which these tokens have the bytes, and no token all of them."""
-    characters_before = tokens[0].decode(errors="ignore").encode()
-    return shown(b"".join(tokens)[len(characters_before) :])
 
 
 def _totals(result: Tokenization) -> Text:

@@ -6,7 +6,7 @@ between those that all encodings share, `page` shows the tokens below each other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +24,6 @@ from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers.measure import Bounds, Segment, segment_bounds, token_ends
 from embcli.wording import counted
-
-__all__ = ["Segment", "Tokenizers", "tokenizers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +76,7 @@ class Tokenizers(Result, verb="tokenizers"):
     def segments(self, different: bool = False) -> Iterator[Segment]:
         """Yield the segments of the texts in order, or only those that are cut differently."""
         bounds = self._bounds
-        numbers: Iterable[int] = range(len(bounds.stops))
-        if different:
-            numbers = np.flatnonzero(~bounds.is_same)
+        numbers = np.flatnonzero(~bounds.is_same) if different else np.arange(len(bounds.stops))
         for number in numbers:
             start = int(bounds.starts[number])
             stop = int(bounds.stops[number])

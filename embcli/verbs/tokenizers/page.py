@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 from embcli.page import (
     Label,
-    left_out,
+    LeftOut,
     rows_that_fit,
     ruled,
     safe_text,
@@ -24,15 +26,9 @@ from embcli.page import (
     token_style,
 )
 from embcli.tokens import shown
+from embcli.verbs.tokenizers import Tokenizers
 from embcli.verbs.tokenizers.measure import Segment
 from embcli.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
-
-    from embcli.page import LeftOut
-    from embcli.verbs.tokenizers import Tokenizers
 
 _CUT = "│"
 
@@ -44,13 +40,6 @@ class TextRow(NamedTuple):
     columns: list[Label]
 
 
-class TextRows(NamedTuple):
-    """The rows that the page shows."""
-
-    rows: list[TextRow]
-    is_whole: bool  # whether they show all segments of all texts
-
-
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
     count = len(result.encodings)
     legend = f": {_CUT} marks a cut that only some of them make" if result.different else ""
@@ -58,8 +47,9 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
 
     longest_name = 16  # cells, beside a text
     line_labels = [safe_text(shorten(each.name, longest_name), "dim") for each in result.encodings]
-    shown_rows = _rows_that_fit(result, line_labels, options)
-    for row in shown_rows.rows:
+    shown_segments = 0
+    for row in _rows_that_fit(result, line_labels, options):
+        shown_segments += len(row.columns)
         yield _text_table(row, line_labels, has_several_texts=len(result.texts) > 1)
     yield ""
 
@@ -67,15 +57,13 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     yield ""
 
     yield _totals(result)
-    if not shown_rows.is_whole:
-        note = _omission(result, shown_rows.rows)
-        if note is not None:
-            yield note
+    if shown_segments < result.same + result.different:
+        yield LeftOut(f"Left out: {_missing(result, shown_segments)}.")
 
 
 def _rows_that_fit(
     result: Tokenizers, line_labels: Sequence[Text], options: ConsoleOptions
-) -> TextRows:
+) -> list[TextRow]:
     """Return the rows of the whole text if it fits, otherwise those of what is cut differently."""
     most_lines = 32  # the limit in a pipe or a file
     most = max(rows_that_fit(options, most_lines) // (len(line_labels) + 1), 1)
@@ -87,12 +75,10 @@ def _rows_that_fit(
 
     # One row more than fits tells whether the text is longer.
     rows = list(islice(_text_rows(result.segments(), available), most + 1))
-    if len(rows) <= most:
-        return TextRows(rows, is_whole=True)
-    if result.different:
+    if len(rows) > most and result.different:
         segments = result.segments(different=True)
         rows = list(islice(_text_rows(segments, available), most))
-    return TextRows(rows[:most], is_whole=False)
+    return rows[:most]
 
 
 def _text_rows(segments: Iterable[Segment], available: int) -> Iterator[TextRow]:
@@ -193,13 +179,13 @@ def _totals(result: Tokenizers) -> Text:
     return safe_text(f"{characters}, {size}; {comparison}")
 
 
-def _omission(result: Tokenizers, rows: Sequence[TextRow]) -> LeftOut | None:
+def _missing(result: Tokenizers, shown_segments: int) -> str:
     if not result.different:
-        return left_out("the rest of the text")
+        return "the rest of the text"
     missing = []
     if result.same:
         missing.append("where all agree")
-    places = result.different - sum(len(row.columns) for row in rows)
+    places = result.different - shown_segments
     if places:
         missing.append(f"{places:,} more places")
-    return left_out(*missing)
+    return " and ".join(missing)
