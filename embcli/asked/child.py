@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, BinaryIO
@@ -107,16 +108,8 @@ _ANY_CLASS = {"tokenizer.json", "tokenizer.model", "tiktoken.model", "tekken.jso
 _OUTSIDE = ("vocab", "merges", "init_inputs", "gguf_file", "fast_tokenizer_files")
 
 
-_MADE: dict[str, Any] = {}  # the tokenizers of folders, as they were when last asked about
-
-
+@cache
 def _tokenizer(folder: str) -> Any:
-    if folder not in _MADE:
-        _MADE[folder] = _made(folder)
-    return _MADE[folder]
-
-
-def _made(folder: str) -> Any:
     from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
     _need_protobuf(folder)
@@ -156,7 +149,7 @@ def tokenizer(folder: str) -> Facts:
     `described` is its tokenizer.json. It is None for a class that is Python's only; then `names`
     has the name of each ID, and `around` the IDs that the class puts before and after a text.
     """
-    _MADE.pop(folder, None)  # Its files may have changed.
+    _tokenizer.cache_clear()  # The files may have changed.
     made = _tokenizer(folder)
     with suppress(Exception):  # A class that reads pages takes no text.
         made("a")  # Some classes complete their tokenizer at the first text.

@@ -30,12 +30,13 @@ from embcli.encodings.merging import SPACE, Derivation, DerivationStep, piece_to
 from embcli.encodings.pieces import ScoredPairs
 from embcli.wording import in_data
 
-# The types of pieces
-_NORMAL = 1
-_UNKNOWN = 2
-_CONTROL = 3
-_USER_DEFINED = 4
-_BYTE = 6
+# The types of pieces, which are those of tokens in a GGUF file, too
+NORMAL = 1
+UNKNOWN = 2
+CONTROL = 3
+USER_DEFINED = 4
+UNUSED = 5
+BYTE = 6
 
 # The types of models
 _UNIGRAM = 1
@@ -91,7 +92,7 @@ class SentencePieceEncoding(VocabularyEncoding):
 
     @cached_property
     def unknown_id(self) -> int:  # type: ignore[override]
-        return [piece.kind for piece in self._model.pieces].index(_UNKNOWN)
+        return [piece.kind for piece in self._model.pieces].index(UNKNOWN)
 
     @property
     def vocabulary_size(self) -> int:
@@ -102,7 +103,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         """The control tokens and the unknown one, the longest first."""
         tokens = []
         for token_id, piece in enumerate(self._model.pieces):
-            if piece.word and piece.kind in (_CONTROL, _UNKNOWN):
+            if piece.word and piece.kind in (CONTROL, UNKNOWN):
                 name = piece.word.decode(errors="replace")
                 tokens.append(NamedToken(name, token_id, is_special=True))
         return sorted(tokens, key=lambda token: -len(token.name))
@@ -118,7 +119,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         if not 0 <= token_id < self.vocabulary_size:
             return None
         piece = self._model.pieces[token_id]
-        if piece.kind in (_CONTROL, _UNKNOWN):
+        if piece.kind in (CONTROL, UNKNOWN):
             return piece.word
         return piece_to_bytes(piece.word)
 
@@ -137,7 +138,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         for place in range(last, -1, -1):
             start, end = spans[place]
             piece = self._model.pieces[encoded["ids"][place]]
-            can_be_part = piece.kind == _BYTE or piece.word.strip(space)
+            can_be_part = piece.kind == BYTE or piece.word.strip(space)
             if start == end and can_be_part and place < last:
                 # Of the parts of a character, only the last one has a span.
                 spans[place] = spans[place + 1]
@@ -162,8 +163,8 @@ class SentencePieceEncoding(VocabularyEncoding):
     def _scored_pairs(self) -> ScoredPairs:
         pieces = self._model.pieces
         ids = {piece.word: token_id for token_id, piece in enumerate(pieces)}
-        scores = {piece.word: piece.score for piece in self._model.of_kind(_NORMAL)}
-        whole = [piece.word for piece in self._model.of_kind(_USER_DEFINED)]
+        scores = {piece.word: piece.score for piece in self._model.of_kind(NORMAL)}
+        whole = [piece.word for piece in self._model.of_kind(USER_DEFINED)]
         return ScoredPairs(ids, scores, self.unknown_id, adds_space=False, whole=whole)
 
     def _unigram_derivations(self, text: str) -> Iterator[Derivation]:
@@ -176,8 +177,8 @@ class SentencePieceEncoding(VocabularyEncoding):
                 steps = []
 
             piece = self._model.pieces[token_id]
-            token = word.encode() if piece.kind == _UNKNOWN else piece_to_bytes(word.encode())
-            score = piece.score if piece.kind == _NORMAL else None
+            token = word.encode() if piece.kind == UNKNOWN else piece_to_bytes(word.encode())
+            score = piece.score if piece.kind == NORMAL else None
             steps.append(DerivationStep(token, token_id, score=score))
         if steps:
             yield Derivation.in_order(steps)
@@ -217,7 +218,7 @@ def _read_model(binary: Binary) -> _Model:
     if model.kind not in (_UNIGRAM, _BPE) or has_spaces_after_words or not escapes_spaces:
         raise binary.file_error("it is a kind of SentencePiece model that embcli does not know")
     are_finite = np.isfinite([piece.score for piece in pieces]).all()
-    if not model.of_kind(_UNKNOWN) or not are_finite:
+    if not model.of_kind(UNKNOWN) or not are_finite:
         raise binary.file_error("it has no unknown token, or scores that are not finite")
     return model
 
@@ -226,7 +227,7 @@ def _read_piece(data: bytes) -> _Piece:
     fields = dict(_fields(data))
     word = bytes(fields[1])
     (score,) = struct.unpack("<f", fields.get(2, bytes(4)))
-    kind = int(fields.get(3, _NORMAL))
+    kind = int(fields.get(3, NORMAL))
     return _Piece(word, score, kind)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from embcli.binary import quoted
 from embcli.errors import InputError
-from embcli.names import PARTS, ModelPart
+from embcli.names import ModelPart
 from embcli.recipe import AddPosition, AddType, Norm, Project, Quirk, RecipeStep, Scale, When
 
 # The names of each matrix; the first that a file has is used. Any prefix may precede a name, and a
@@ -149,7 +149,7 @@ class Family(NamedTuple):
     sinusoid_formula: str = ""
     block_positions: BlockPositions = ""
     block_positions_when: When | None = None
-    reading_parts: tuple[ModelPart, ...] = ()  # the two parts that read tokens, if there are two
+    has_two_parts: bool = False  # whether an encoder and a decoder both read tokens
     part: ModelPart | None = None  # the part that the row describes
     when: When | None = None
     quirks: tuple[Quirk, ...] = ()
@@ -182,7 +182,6 @@ _ESM_MASK = Quirk(
     _ESM_DROPOUT,
 )
 _ESM_NORM = Norm(("embeddings.layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
-_BOTH: tuple[ModelPart, ...] = PARTS
 
 # The first row whose `model_types`, part and condition fit is used.
 FAMILIES = (
@@ -201,7 +200,7 @@ FAMILIES = (
     Family("mamba mamba2 falcon_mamba jamba rwkv"),
     Family("xlnet", block_positions="relative"),
     Family(
-        "t5 mt5 umt5 longt5 switch_transformers", block_positions="relative", reading_parts=_BOTH
+        "t5 mt5 umt5 longt5 switch_transformers", block_positions="relative", has_two_parts=True
     ),
     # The token rows are multiplied by a number.
     Family(
@@ -247,27 +246,27 @@ FAMILIES = (
         "bart plbart mbart mvp",
         (_SCALED, _POSITION, _BART_NORM),
         position_offset=2,
-        reading_parts=_BOTH,
+        has_two_parts=True,
     ),
-    Family("led", (_POSITION, _BART_NORM), reading_parts=_BOTH),
-    Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), reading_parts=_BOTH),
-    Family("blenderbot", (_SCALED, _POSITION), reading_parts=_BOTH),
+    Family("led", (_POSITION, _BART_NORM), has_two_parts=True),
+    Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), has_two_parts=True),
+    Family("blenderbot", (_SCALED, _POSITION), has_two_parts=True),
     Family(
-        "blenderbot-small", (_SCALED, _POSITION, _BART_NORM), reading_parts=_BOTH, part="encoder"
+        "blenderbot-small", (_SCALED, _POSITION, _BART_NORM), has_two_parts=True, part="encoder"
     ),
-    Family("blenderbot-small", (_BART_NORM, _POSITION), reading_parts=_BOTH, part="decoder"),
+    Family("blenderbot-small", (_BART_NORM, _POSITION), has_two_parts=True, part="decoder"),
     Family(
         "pegasus marian",
         (_SCALED, _POSITION),
         sinusoid_formula="sines, cosines in float64",
-        reading_parts=_BOTH,
+        has_two_parts=True,
     ),
     Family(
         "m2m_100 nllb-moe",
         (_SCALED_BY_DEFAULT, _POSITION),
         padding_id="pad_token_id",
         sinusoid_formula="sines, cosines",
-        reading_parts=_BOTH,
+        has_two_parts=True,
     ),
     Family(
         "speech_to_text",
@@ -478,7 +477,7 @@ def family_of(settings: Settings, part: ModelPart | None = None) -> Family | Non
 
 def has_two_parts(model: object) -> bool:
     """Return whether two parts of such a model, an encoder and a decoder, read tokens."""
-    return any(family.reading_parts and model in family.model_types.split() for family in FAMILIES)
+    return any(family.has_two_parts and model in family.model_types.split() for family in FAMILIES)
 
 
 def first_position(family: Family, settings: Settings) -> int:

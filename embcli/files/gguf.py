@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from functools import partial
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,51 +20,43 @@ from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
-
-class TensorType(NamedTuple):
-    """How the numbers of a tensor are stored; blocks of several values are quantised."""
-
-    name: str
-    values: int  # per block
-    size: int  # bytes per block
-
-
-# The types of tensors by the format's number.
+# The types of tensors by the format's number: a name, and the values and the bytes of a block.
+# Blocks of several values are quantised.
 TYPES = {
-    0: TensorType("float32", 1, 4),
-    1: TensorType("float16", 1, 2),
-    2: TensorType("Q4_0", 32, 18),
-    3: TensorType("Q4_1", 32, 20),
-    6: TensorType("Q5_0", 32, 22),
-    7: TensorType("Q5_1", 32, 24),
-    8: TensorType("Q8_0", 32, 34),
-    9: TensorType("Q8_1", 32, 40),
-    10: TensorType("Q2_K", 256, 84),
-    11: TensorType("Q3_K", 256, 110),
-    12: TensorType("Q4_K", 256, 144),
-    13: TensorType("Q5_K", 256, 176),
-    14: TensorType("Q6_K", 256, 210),
-    15: TensorType("Q8_K", 256, 292),
-    16: TensorType("IQ2_XXS", 256, 66),
-    17: TensorType("IQ2_XS", 256, 74),
-    18: TensorType("IQ3_XXS", 256, 98),
-    19: TensorType("IQ1_S", 256, 50),
-    20: TensorType("IQ4_NL", 32, 18),
-    21: TensorType("IQ3_S", 256, 110),
-    22: TensorType("IQ2_S", 256, 82),
-    23: TensorType("IQ4_XS", 256, 136),
-    24: TensorType("int8", 1, 1),
-    25: TensorType("int16", 1, 2),
-    26: TensorType("int32", 1, 4),
-    27: TensorType("int64", 1, 8),
-    28: TensorType("float64", 1, 8),
-    29: TensorType("IQ1_M", 256, 56),
-    30: TensorType("bfloat16", 1, 2),
-    34: TensorType("TQ1_0", 256, 54),
-    35: TensorType("TQ2_0", 256, 66),
-    39: TensorType("MXFP4", 32, 17),
-    40: TensorType("NVFP4", 64, 36),
-    41: TensorType("Q1_0", 128, 18),
+    0: ("float32", 1, 4),
+    1: ("float16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    9: ("Q8_1", 32, 40),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    15: ("Q8_K", 256, 292),
+    16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74),
+    18: ("IQ3_XXS", 256, 98),
+    19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110),
+    22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136),
+    24: ("int8", 1, 1),
+    25: ("int16", 1, 2),
+    26: ("int32", 1, 4),
+    27: ("int64", 1, 8),
+    28: ("float64", 1, 8),
+    29: ("IQ1_M", 256, 56),
+    30: ("bfloat16", 1, 2),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    39: ("MXFP4", 32, 17),
+    40: ("NVFP4", 64, 36),
+    41: ("Q1_0", 128, 18),
 }
 
 
@@ -147,19 +138,17 @@ def _tensor(binary: Binary, described: GgufTensor, start: int, available: int) -
     """Return a tensor; one of an unknown type has all available bytes."""
     name = described.name
     shape = described.shape
-    tensor_type = TYPES.get(described.kind)
-    if tensor_type is None:
+    if described.kind not in TYPES:
         return Tensor(name, shape, f"type {described.kind}", available, binary, start)
 
-    dtype = tensor_type.name
+    dtype, values, block_size = TYPES[described.kind]
     columns = shape[-1] if shape else 1
-    if columns % tensor_type.values:
+    if columns % values:
         raise binary.file_error(
-            f"tensor {quoted(name)} has rows that do not divide into "
-            f"{dtype}'s blocks of {tensor_type.values}"
+            f"tensor {quoted(name)} has rows that do not divide into {dtype}'s blocks of {values}"
         )
-    size = prod(shape) // tensor_type.values * tensor_type.size
-    matrix = file_layer if tensor_type.values == 1 else _quantised_layer
+    size = prod(shape) // values * block_size
+    matrix = file_layer if values == 1 else _quantised_layer
     return Tensor(name, shape, dtype, size, binary, start, matrix=matrix)
 
 

@@ -133,19 +133,36 @@ def _damage_error(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> In
     return binary.file_error(f"its member {quoted(info.filename)} is damaged ({reason})")
 
 
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    is_fortran: bool  # whether the array is stored column after column
-    dtype: np.dtype[Any]
-    size: int  # bytes of the header
-
-
 def _tensor(member: _Member, prefix: bytes) -> Tensor:
-    """Return the array of a .npy that begins with these bytes."""
+    """Return the array of a .npy that begins with these bytes.
+
+    numpy.lib.format describes its header.
+    """
+    # numpy takes seconds to refuse some headers of 10,000 bytes, its own limit.
+    longest_header = 2_000
+    later = numpy_format.read_array_header_2_0
+    # Version 3 differs from 2 only in the names of fields, which no matrix has.
+    readers = {1: numpy_format.read_array_header_1_0, 2: later, 3: later}
     binary = member.binary
-    header = _read_header(member, prefix)
-    size = prod(header.shape) * header.dtype.itemsize
-    end = header.size + size
+    file = io.BytesIO(prefix)
+    try:
+        with warnings.catch_warnings():
+            # numpy warns about headers that Python 2 wrote.
+            warnings.simplefilter("ignore")
+            major, _ = numpy_format.read_magic(file)
+            stored_shape, is_fortran, dtype = readers[major](file, max_header_size=longest_header)
+        if min(stored_shape, default=0) < 0:
+            raise ValueError(f"its shape is {stored_shape}")
+    except Exception as error:  # Python's parser raises many kinds, with messages of any length
+        first_line = (str(error) or type(error).__name__).partition("\n")[0]
+        reason = quoted(first_line, 100)
+        raise binary.file_error(
+            f"array {quoted(member.name)} has a header that cannot be read ({reason})"
+        ) from None
+
+    shape = tuple(map(int, stored_shape))
+    size = prod(shape) * dtype.itemsize
+    end = file.tell() + size
     available = min(member.size, binary.size - member.start)
     if member.unpacked:
         available = member.size
@@ -155,37 +172,11 @@ def _tensor(member: _Member, prefix: bytes) -> Tensor:
         )
 
     strides: tuple[int, ...] = ()
-    if header.is_fortran:
-        strides = (1, *accumulate(header.shape[:-1], mul))
-    start = member.start + header.size
-    matrix = partial(_layer, member, header.dtype)
-    name = member.name
-    return Tensor(name, header.shape, header.dtype.name, size, binary, start, strides, matrix)
-
-
-def _read_header(member: _Member, prefix: bytes) -> _Header:
-    """Return the header of a .npy, whose format is described in numpy.lib.format."""
-    # numpy takes seconds to refuse some headers of 10,000 bytes, its own limit.
-    longest_header = 2_000
-    later = numpy_format.read_array_header_2_0
-    # Version 3 differs from 2 only in the names of fields, which no matrix has.
-    readers = {1: numpy_format.read_array_header_1_0, 2: later, 3: later}
-    file = io.BytesIO(prefix)
-    try:
-        with warnings.catch_warnings():
-            # numpy warns about headers that Python 2 wrote.
-            warnings.simplefilter("ignore")
-            major, _ = numpy_format.read_magic(file)
-            shape, is_fortran, dtype = readers[major](file, max_header_size=longest_header)
-        if min(shape, default=0) < 0:
-            raise ValueError(f"its shape is {shape}")
-    except Exception as error:  # Python's parser raises many kinds, with messages of any length
-        first_line = (str(error) or type(error).__name__).partition("\n")[0]
-        reason = quoted(first_line, 100)
-        raise member.binary.file_error(
-            f"array {quoted(member.name)} has a header that cannot be read ({reason})"
-        ) from None
-    return _Header(tuple(map(int, shape)), is_fortran, dtype, file.tell())
+    if is_fortran:
+        strides = (1, *accumulate(shape[:-1], mul))
+    start = member.start + file.tell()
+    matrix = partial(_layer, member, dtype)
+    return Tensor(member.name, shape, dtype.name, size, binary, start, strides, matrix)
 
 
 def _layer(member: _Member, dtype: np.dtype[Any], tensor: Tensor) -> Layer:

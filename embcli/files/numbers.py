@@ -13,16 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-def _converted(stored: np.ndarray) -> np.ndarray:
-    return stored.astype(np.float32, order="C", copy=False)
-
-
 class StoredDtype(NamedTuple):
     """A dtype of stored numbers, and the function that makes them float32."""
 
     name: str  # numpy's or ml_dtypes' name
     stored: np.dtype[Any]  # the items of a row in the file
-    widen: Callable[[np.ndarray], np.ndarray] = _converted  # (n, width) -> (n, D)
+    # (n, width) -> (n, D) float32
+    widen: Callable[[np.ndarray], np.ndarray] = partial(np.asarray, dtype=np.float32, order="C")
     values: int = 1  # per item; an item with several is a block of quantised values
     has_scale: bool = False  # whether quantised models store numbers in it that have a scale
 

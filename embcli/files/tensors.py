@@ -173,10 +173,6 @@ class Tensor:
 _ARRAY_FORMATS = ("npy", "npz", "numbers as text")
 
 
-def _no_words() -> Encoding | None:
-    return None
-
-
 class Tensors(Mapping[str, Tensor]):
     """The tensors of a checkpoint by name, in one file or several, which stay open.
 
@@ -192,7 +188,7 @@ class Tensors(Mapping[str, Tensor]):
         tensors: Mapping[str, Tensor],
         metadata: Mapping[str, Any] | None = None,
         files: Iterable[str] = (),
-        own_words: Callable[[], Encoding | None] = _no_words,
+        own_words: Callable[[], Encoding | None] = lambda: None,
     ) -> None:
         self.binary = binary
         self.path = binary.path

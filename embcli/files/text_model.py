@@ -41,9 +41,6 @@ def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextMode
     with suppress(InputError):  # the recipe raises it again
         family = family_of(settings, described_part)
 
-    reading_parts: tuple[ModelPart, ...] = ()
-    if family and not name_part:
-        reading_parts = family.reading_parts
     if described_part:
         return TextModel(
             config,
@@ -53,12 +50,13 @@ def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextMode
             has_two_parts=whole_config.get("model_type") == "encoder-decoder",
             name_part=described_part,
         )
+    reads_twice = family is not None and family.has_two_parts and not name_part
     return TextModel(
         config,
         settings,
         family,
-        part=reading_parts[0] if reading_parts else None,
-        has_two_parts=family is None or len(reading_parts) > 0,
+        part="encoder" if reads_twice else None,
+        has_two_parts=family is None or reads_twice,
         name_part=name_part,
     )
 

@@ -48,12 +48,11 @@ def apply(
             case Scale(factor=factor):
                 rows = rows * np.float32(factor)
                 terms.append(Term(f"x {factor:.4g}", "", rows, factor=factor))
-            case AddPosition(sinusoid_formula=""):
-                added = layers["position"].rows(positions)
-                rows = rows + added
-                terms.append(Term("position", "+", added, positions))
             case AddPosition():
-                added = sinusoids(step, rows.shape[1], positions)
+                if step.sinusoid_formula:
+                    added = sinusoids(step, rows.shape[1], positions)
+                else:
+                    added = layers["position"].rows(positions)
                 rows = rows + added
                 terms.append(Term("position", "+", added, positions))
             case AddType(row=row):

@@ -32,16 +32,10 @@ from embcli.encodings.merging import (
     piece_to_word_piece,
 )
 from embcli.encodings.pieces import BytePairs, PieceTokenizer, ScoredPairs, Unigrams, WordPieces
+from embcli.encodings.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.wording import Sentence, in_data
-
-# The types of tokens are those of SentencePiece.
-_NORMAL = 1
-_UNKNOWN = 2
-_CONTROL = 3
-_USER_DEFINED = 4
-_UNUSED = 5
 
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
 # The IDs of special tokens that a file need not name, by tokenizer.
@@ -98,7 +92,7 @@ class GgufEncoding(VocabularyEncoding):
 
     def _is_padding(self, token_id: int) -> bool:
         """Return whether a row has no token, but a name that a converter invented."""
-        is_unused = self.stored_kinds[token_id] == _UNUSED
+        is_unused = self.stored_kinds[token_id] == UNUSED
         return bool(is_unused and _PADDING_NAME.fullmatch(self.words[token_id]))
 
     @property
@@ -115,8 +109,8 @@ class GgufEncoding(VocabularyEncoding):
             return None
         word = self.words[token_id]
         kind = self.stored_kinds[token_id]
-        is_plain = kind == _CONTROL
-        if kind == _USER_DEFINED and self._to_bytes is byte_level_to_bytes:
+        is_plain = kind == CONTROL
+        if kind == USER_DEFINED and self._to_bytes is byte_level_to_bytes:
             is_plain = True
         return word if is_plain else self._to_bytes(word)
 
@@ -151,7 +145,7 @@ class GgufEncoding(VocabularyEncoding):
         kinds = np.asarray(self.array("token_type"))
         if kinds.dtype not in (np.uint32, np.int32) or len(kinds) != len(self.words):
             kinds = np.zeros(len(self.words), np.int32)
-        return np.where(kinds == 0, _NORMAL, kinds)
+        return np.where(kinds == 0, NORMAL, kinds)
 
     @cached_property
     def _kinds(self) -> np.ndarray:
@@ -165,9 +159,9 @@ class GgufEncoding(VocabularyEncoding):
         has_harmony = b"<|return|>" in ids and b"<|call|>" in ids
         has_calls = b"<|call|>" in ids or b"<|calls|>" in ids
         if b"<|end|>" in ids and (has_harmony or (b"<|flush|>" in ids and has_calls)):
-            kinds[ids[b"<|end|>"]] = _USER_DEFINED
+            kinds[ids[b"<|end|>"]] = USER_DEFINED
         if b"</s>" in ids and (b"<|tool_response>" in ids or b"<|plamo:eos|>" in ids):
-            kinds[ids[b"</s>"]] = _NORMAL
+            kinds[ids[b"</s>"]] = NORMAL
         return kinds
 
     def _control_kinds(self) -> Iterator[tuple[bytes, int]]:
@@ -182,14 +176,14 @@ class GgufEncoding(VocabularyEncoding):
     def named(self) -> list[NamedToken]:  # type: ignore[override]
         """The tokens that are not normal, the longest first."""
         kinds = self._kinds
-        is_named = (kinds > 0) & (kinds != _NORMAL) & (kinds <= _USER_DEFINED)
+        is_named = (kinds > 0) & (kinds != NORMAL) & (kinds <= USER_DEFINED)
         tokens = []
         for token_id in np.flatnonzero(is_named).tolist():
             word = self.words[token_id]
             name = word.decode(errors="ignore")
             if not name or name.encode() != word:
                 continue  # It is not UTF-8, so no text contains it.
-            is_special = bool(kinds[token_id] != _USER_DEFINED)
+            is_special = bool(kinds[token_id] != USER_DEFINED)
             strips_left, strips_right = self._strips(word)
             tokens.append(NamedToken(name, token_id, is_special, strips_left, strips_right))
         return sorted(tokens, key=lambda token: -len(token.name.encode()))
@@ -283,12 +277,12 @@ class GgufEncoding(VocabularyEncoding):
         for package in ("tokenizers", "sentencepiece"):
             import_package(self.path, package, "a tokenizer of the kind t5")
         kinds = self.stored_kinds
-        scores = np.where(kinds == _USER_DEFINED, 0.0, self._scores).tolist()
+        scores = np.where(kinds == USER_DEFINED, 0.0, self._scores).tolist()
         tokens = {}
-        for token_id in np.flatnonzero(np.isin(kinds, (_NORMAL, _USER_DEFINED, _UNUSED))).tolist():
+        for token_id in np.flatnonzero(np.isin(kinds, (NORMAL, USER_DEFINED, UNUSED))).tolist():
             word = self.words[token_id].decode(errors="replace")
             tokens[word] = (token_id, scores[token_id])
-        worst = float(self._scores[kinds == _NORMAL].min(initial=0))
+        worst = float(self._scores[kinds == NORMAL].min(initial=0))
 
         stored = self.array("precompiled_charsmap")
         charsmap = b"" if stored is None else np.asarray(stored).tobytes()
