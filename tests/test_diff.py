@@ -224,6 +224,33 @@ def test_whole_numbers_are_compared_as_they_are_stored(
         assert found.cosine_distances == pytest.approx([0, *turns], rel=1e-11, abs=1e-31)
 
 
+def test_integers_that_a_float64_may_not_hold_are_refused(in_process):
+    np.save("base.npy", np.array([[2**53 + 1, 1]]))
+    np.save("tuned.npy", np.array([[2.0**53, 1]]))
+    Path("tuned.csv").write_text(f"{2**53},1\n", "utf-8")
+    Path("base.csv").write_text(f"{2**53 + 1},1\n", "utf-8")
+    pairs = [("base.npy", "tuned.npy"), ("base.npy", "tuned.csv"), ("base.csv", "tuned.csv")]
+    for base, tuned in pairs:
+        assert "2**53" in in_process.refused("diff", base, tuned)
+
+
+def test_rows_that_differ_in_the_sign_of_a_zero_are_equal_in_an_audit_too():
+    np.save("zeros.npy", np.float32([[1, 0.0], [1, -0.0], [2, 1]]))
+    (matrix,) = embcli.open("zeros.npy").audit().matrices
+    assert matrix.equal == ((0, 1),)
+
+
+def test_very_large_and_very_small_rows_have_distances():
+    base = np.array([[1e200, 0], [1e-200, 0], [3e300, 0], [1, 1]])
+    tuned = np.array([[0, 1e200], [0, 1e-200], [0, 4e300], [1, 1]])
+
+    found = compared_arrays(base, tuned)
+
+    assert found.cosine_distances == pytest.approx([1, 1, 1, 0])
+    assert found.distances == pytest.approx([2**0.5 * 1e200, 2**0.5 * 1e-200, 5e300, 0])
+    assert found.equal.tolist() == [False, False, False, True]
+
+
 # --- vocabularies ---------------------------------------------------------------------------------
 
 

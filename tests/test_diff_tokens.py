@@ -19,7 +19,7 @@ from tests.cases import cases
 from tests.files.made import matrix, save_words
 from tests.runners import InProcess
 from tests.test_huggingface import MADE, saved
-from tests.test_vocabularies import CONTROL, NORMAL, UNUSED, stored_now, written
+from tests.test_vocabularies import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, stored_now, written
 from tests.transcripts import document_of
 
 __all__ = ["saved"]  # a fixture
@@ -89,6 +89,41 @@ def test_tokens_of_gpt2_and_of_another_encoding_are_told_apart(in_process):
     counts = json.loads(ran.out)["diff"]["counts"]
     spaces = 24  # p50k_base has the tokens of gpt2, and runs of 2 to 25 spaces
     assert counts == {"same": 50_257, "moved": 0, "removed": 0, "added": spaces}
+
+
+def test_each_id_of_a_token_with_several_counts_once(in_process):
+    """Llama has the byte `<0x41>` and the letter A."""
+    names = ["<unk>", "<0x41>", "<0x42>", "A", "B"]
+    base = written(Path("base.gguf"), "llama", names, kinds=[UNKNOWN, BYTE, BYTE, NORMAL, NORMAL])
+    names = ["<unk>", "<0x41>", "<0x42>", "B", "A", "C"]
+    kinds = [UNKNOWN, BYTE, BYTE, NORMAL, NORMAL, NORMAL]
+    tuned = written(Path("tuned.gguf"), "llama", names, kinds=kinds)
+
+    document = document_of(in_process, "diff", str(base), str(tuned), "--tokens")
+
+    assert document["diff"]["counts"] == {"same": 3, "moved": 2, "removed": 0, "added": 1}
+    changes = {(row["token"], row["base_id"], row["tuned_id"]) for row in document["tokens"]}
+    assert changes == {("A", 3, 4), ("B", 4, 3), ("C", None, 5)}
+
+
+@pytest.mark.parametrize("given", [["base", "tuned"], ["base/tokenizer.json", "tuned"]])
+def test_the_ids_of_a_text_are_compared(in_process, saved, given):
+    """Two words have each other's IDs in the other tokenizer."""
+    for name in ("base", "tuned"):
+        written_model(name, BASE, token=matrix(6, 4))
+    text = Path("corpus.txt")
+    text.write_text("b", "utf-8")
+    words = [*given, "--file", "corpus.txt"]
+    assert in_process("diff", *words).status == 0
+    path = Path("tuned/tokenizer.json")
+    tokenizer = json.loads(path.read_text())
+    tokenizer["model"]["vocab"] |= {"b": 3, "c": 2}
+    path.write_text(json.dumps(tokenizer))
+
+    ran = in_process("diff", *words)
+
+    assert ran.status == 1
+    assert "IDs of the text from token 0 on" in ran.text
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -366,7 +401,8 @@ def test_rules_of_the_tokenizers_of_two_models_are_compared(in_process):
 
     ran = in_process("diff", "base", "tuned")
     assert "equal in 6 rows; the tokenizers have different rules: normalizer\n" in ran.text
-    assert ran.status == 0
+    assert ran.status == 1
+    assert in_process("diff", "base", "tuned", "--tokens").status == 1
     assert document_of(in_process, "diff", "base", "tuned")["diff"]["rules"] == ["normalizer"]
     assert document_of(in_process, "diff", "base", "base")["diff"]["rules"] == []
 

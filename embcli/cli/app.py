@@ -33,7 +33,7 @@ from embcli.cli.groups import (
     opened,
 )
 from embcli.cli.hints import cure_of, refuse_unknown
-from embcli.cli.input import read_ids, read_vectors, sources
+from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import (
     argument,
     explained_words,
@@ -722,6 +722,9 @@ def diff(
     ] = 0.0,
     rows: o.Rows = None,
     match: o.Match = None,
+    text: Annotated[
+        Path | None, option("View", "Compare the IDs of the text in a file, too.", "--file PATH")
+    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show which rows of two checkpoints differ.
@@ -739,8 +742,9 @@ def diff(
     embcli diff model.safetensors tuned.safetensors -o changed.csv
     """
     options = {"encoding": encoding, "tensor": tensor}
+    words = None if text is None else read_text(text, "--file", "embcli diff")
     if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
-        return _diff_of_vocabularies((base, tuned), options, match, top)
+        return _diff_of_vocabularies((base, tuned), options, match, top, words)
     notes = PrintedNotes()  # are those of both models
     base_model = opened(options, base, notes)
     tuned_model = opened(options, tuned, notes)
@@ -754,6 +758,7 @@ def diff(
         atol=atol,
         rows=rows,
         match=match,
+        text=words,
         top=top,
     )
 
@@ -766,7 +771,7 @@ def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
 
 
 def _diff_of_vocabularies(
-    paths: tuple[str, str], options: Options, match: str | None, top: int
+    paths: tuple[str, str], options: Options, match: str | None, top: int, text: str | None
 ) -> Any:
     """Compare the tokens of two tokenizers, of which one can be that of a model."""
     from embcli import encodings
@@ -780,7 +785,7 @@ def _diff_of_vocabularies(
         else:
             found.append(vocabulary(opened(options, path, notes)))
     base, tuned = found
-    return compare_tokens(base, tuned, match, top, notes)
+    return compare_tokens(base, tuned, match, top, notes, text)
 
 
 @command("Matrices and models")

@@ -48,7 +48,7 @@ def read(
         content = _typed_text(text, example)
     else:
         path = None if str(file) == "-" else file
-        content = _content(path, "TEXT", example)
+        content = read_text(path, "TEXT", example)
     texts = lines_of(content) if lines else [content]
 
     if not is_typed:
@@ -72,7 +72,7 @@ def _ids(ids: str, lines: bool, example: str) -> Sequences:
     from embcli.text import Sequences, lines_of_ids, parse_ids
 
     if ids == "-":
-        ids = _content(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
+        ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
     if lines:
         return Sequences(ids=lines_of_ids(ids), many=True)
     return Sequences(ids=(parse_ids(ids),), many=False)
@@ -125,7 +125,7 @@ def read_ids(ids: str | None = None) -> np.ndarray:
     from embcli.text import parse_ids
 
     if ids is None or ids == "-":
-        ids = _content(None, "IDS", "embcli decode 6109 3626 6100 345")
+        ids = read_text(None, "IDS", "embcli decode 6109 3626 6100 345")
     return parse_ids(ids)
 
 
@@ -138,7 +138,7 @@ def read_vectors(path: Path) -> np.ndarray:
     return vectors_in_array(data, _place(file))
 
 
-def _content(file: Path | None, name: str, example: str) -> str:
+def read_text(file: Path | None, name: str, example: str) -> str:
     """Return the text of a file, or of standard input; see `_bytes`."""
     from embcli.text import decoded
 
@@ -169,7 +169,7 @@ def _place(file: Path | None) -> str:
 
 
 def _refuse_terminal(name: str, example: str) -> None:
-    """Raise InputError if standard input is a terminal, or closed; see `_content`."""
+    """Raise InputError if standard input is a terminal, or closed; see `read_text`."""
     if sys.stdin is None or is_terminal(sys.stdin):
         hint = f"Try '{_verb(example)} --help' for help."
         raise InputError(f"no {name} given and nothing is piped in, as in: {example}", hint)

@@ -92,7 +92,7 @@ class Checkpoint:
                     "merge it into its base model first (merge_and_unload of PEFT)"
                 )
             if self.roles.token.dtype in INTEGERS:
-                notes.add(f"{self.roles.token} holds integers, which are shown as they are")
+                notes.add(f"{self.roles.token} holds integers, shown as float32")
 
     def check_config(self) -> None:
         """Raise InputError if there is a config.json that cannot be read."""

@@ -176,3 +176,19 @@ def _quantised_layer(tensor: Tensor) -> Layer:
             f"{tensor} has numbers that the installed gguf package does not read"
         ) from None
     return file_layer(tensor, StoredDtype(tensor.dtype, block, widen, values))
+
+
+def block_steps(name: str, rows: np.ndarray) -> np.ndarray:
+    """Return how far values of a type may be from the numbers that were quantised, (n, D).
+
+    It is a step of their block, whose largest value tells the scale: of b bits, that is 2**(b-1)
+    steps. Parts of a block have rounded scales, so a tenth is added; small scales can become 0.
+    Values that are not quantised are 0 apart.
+    """
+    (values,) = [known.values for known in TYPES.values() if known.name == name]
+    if values == 1:
+        return np.zeros_like(rows)
+    bits = int(re.findall("[0-9]", name)[0])
+    largest = np.abs(rows).reshape(-1, values).max(axis=1, initial=0)
+    steps = 2.2 * largest / (2**bits - 1) + values * 2.0**-21
+    return np.repeat(steps, values).reshape(rows.shape)

@@ -106,6 +106,7 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     unused_sum = np.zeros(dim)
     covariance = Covariance(dim) if kinds.unused.any() else None
     for ids, block in numbered_blocks(layer, watch):
+        block = block + 0.0  # 0.0 and -0.0 are equal
         whole.update(block.data)
         for row, values in zip(ids.tolist(), block, strict=True):
             rows_by_digest[sha256(values.data).digest()].append(row)

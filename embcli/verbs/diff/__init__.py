@@ -24,6 +24,7 @@ from embcli.records import FieldType, Records, listed
 from embcli.result import Result
 from embcli.selection import Selection
 from embcli.tokens import chosen_rows, token_text, tokens_of
+from embcli.verbs.diff.converted import Converted
 from embcli.verbs.diff.measure import Matching, chosen_among, compare_rows, match_rows
 from embcli.verbs.diff.tokens import (
     TokenDiff,
@@ -107,6 +108,7 @@ class Diff(Result, verb="diff"):
             reasons.append(f"an output head only in {self.lone_head}")
         if self.other_shapes:
             reasons.append(self.other_shapes)
+        reasons += self.rules or ()
         return ", ".join(reasons)
 
     @property
@@ -210,6 +212,7 @@ def diff(
     atol: float = 0.0,
     rows: Selection | None = None,
     match: str | None = None,
+    text: str | None = None,
     top: int = SHOWN_ROWS,
 ) -> Diff | TokenDiff:
     """Return which rows of two models' token matrices are equal, and how far the others moved.
@@ -217,7 +220,11 @@ def diff(
     Rows are matched by their tokens. Rows whose values differ by at most `atol` count as equal.
     `layer` names the only matrix that is compared; without it, the output heads are compared as
     well, if both models have one of their own. `rows` chooses rows by their IDs, and `match`, a
-    regular expression, by their tokens. The page shows `top` rows of each kind.
+    regular expression, by their tokens. The IDs that both tokenizers give to a `text` are compared
+    as well. The page shows `top` rows of each kind.
+
+    A GGUF file is compared with the model that it was made of: its values count as equal if they
+    can be those of the model, rounded or quantised, and special tokens are compared, too.
 
     With `tokens`, or if the rows have different lengths, the tokens are compared instead, which
     gives a TokenDiff. Raises InputError for rows of different lengths without tokens.
@@ -248,14 +255,20 @@ def diff(
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
     if tokens or lengths:
-        found = compare_tokens(vocabulary(model), vocabulary(other), match, top, notes)
+        found = compare_tokens(vocabulary(model), vocabulary(other), match, top, notes, text)
         return replace(found, lengths=lengths)
 
     if compared == "token":
         remark_scaled(notes, model, other)
     ids = chosen_rows(rows, None, max(base_size, tuned_size), None)
-    options = _Options(atol, ids, match, top)
+    converted = Converted.of(model.source, other.source)
+    options = _Options(atol, ids, match, top, converted)
     result = _diff_of_layer(model, other, compared, options, notes)
+    if text is not None:
+        vocabulary(model)
+        vocabulary(other)
+    rules = _rules(model.source.encoding, other.source.encoding, text, converted)
+    result = replace(result, rules=rules)
     return result if layer else _with_heads(result, model, other, options)
 
 
@@ -264,6 +277,7 @@ class _Options(NamedTuple):
     ids: np.ndarray | None  # the chosen rows, (n,) int64; None for all
     match: str | None
     top: int
+    converted: Converted | None
 
 
 def vocabulary(model: Opened) -> Vocabulary:
@@ -325,13 +339,15 @@ def _diff_of_layer(
     matching = chosen_among(matching, encodings, options.ids, options.match)
     if not sum(map(len, (*matching.pairs, *matching.alone))):
         raise InputError(Sentence("{rows} and {match} choose no row to compare"))
-    compared = compare_rows(base[layer], tuned[layer], matching, options.atol, notes.watch)
-
-    rules: tuple[str, ...] | None = ()
-    base_encoding, tuned_encoding = encodings
-    if base_encoding and tuned_encoding and base_encoding is not tuned_encoding:
-        found = different_rules(base_encoding.rules, tuned_encoding.rules)
-        rules = None if found is None else tuple(found)
+    rounding = None
+    if options.converted is not None:
+        layers_of_gguf = base if options.converted.gguf is model.source else tuned
+        rounding = layers_of_gguf[layer]
+        rounded = f"values count as equal if they can be the model's, rounded to {rounding.dtype}"
+        notes.add(f"a GGUF and its model: {rounded}; special tokens are compared as well")
+    compared = compare_rows(
+        base[layer], tuned[layer], matching, options.atol, rounding, notes.watch
+    )
 
     def side(name: SideName, number: int, layers: Layers) -> Side:
         opened = layers[layer]
@@ -347,7 +363,6 @@ def _diff_of_layer(
         **compared._asdict(),
         are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
-        rules=rules,
         top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,
     )
@@ -358,3 +373,20 @@ def _is_array(model: Opened) -> bool:
 
     source = model.source
     return isinstance(source, Checkpoint) and source.tensors.is_array
+
+
+def _rules(
+    base: Encoding | None, tuned: Encoding | None, text: str | None, converted: Converted | None
+) -> tuple[str, ...] | None:
+    """Return in which rules and special tokens two tokenizers differ.
+
+    The IDs of a text are one of the rules. None means that rules cannot be compared, and that no
+    special tokens differ.
+    """
+    found: dict[str, Any] | None = {}
+    if base and tuned and base is not tuned:
+        found = different_rules(base, tuned, text)
+    names = [*(found or {})]
+    if converted is not None:
+        names += converted.other_special_tokens()
+    return None if found is None and not names else tuple(names)

@@ -12,7 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import Watch
+from embcli.errors import InputError, Watch
+from embcli.files.gguf import block_steps
+from embcli.files.numbers import held_by_float32, rounded_to
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 from embcli.tokens import matching_rows, tokens_of
@@ -110,10 +112,20 @@ class ComparedRows(NamedTuple):
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
 def compare_rows(
-    base: Layer, tuned: Layer, matching: Matching, atol: float, watch: Watch
+    base: Layer,
+    tuned: Layer,
+    matching: Matching,
+    atol: float,
+    rounding: Layer | None,
+    watch: Watch,
 ) -> ComparedRows:
-    """Compare pairs of rows; those whose values all differ by at most `atol` count as equal."""
+    """Compare pairs of rows; those whose values all differ by at most `atol` count as equal.
+
+    `rounding` is one of the layers, whose numbers were made by rounding those of the other: rows
+    count as equal if they may have been.
+    """
     all_base_rows, all_tuned_rows = matching.pairs
+    has_bits = base.dtype == tuned.dtype != "decimal"
     base.load()
     tuned.load()
     count = len(all_base_rows)
@@ -130,15 +142,15 @@ def compare_rows(
     for pairs in watch(blocks, count, len):
         base_stored = base.stored(all_base_rows[pairs])
         tuned_stored = tuned.stored(all_tuned_rows[pairs])
-        if base.dtype == tuned.dtype:
+        if has_bits:
             # Most rows have equal bytes, and need not become numbers.
             differs = (base_stored.view(np.uint8) != tuned_stored.view(np.uint8)).any(axis=1)
             pairs = pairs[differs]
             base_stored = base_stored[differs]
             tuned_stored = tuned_stored[differs]
 
-        base_rows = _in_float64(base, base_stored, tuned)
-        tuned_rows = _in_float64(tuned, tuned_stored, base)
+        base_rows = _in_float64(base, base_stored, tuned, rounding)
+        tuned_rows = _in_float64(tuned, tuned_stored, base, rounding)
         if {base.dtype, tuned.dtype} <= _WIDE_INTEGERS:
             are_equal = base_stored == tuned_stored
         else:
@@ -147,15 +159,23 @@ def compare_rows(
         differences = np.where(are_equal, 0.0, np.abs(tuned_rows - base_rows))
         if atol:
             are_equal |= differences <= atol
+        if rounding is not None:
+            rows = base_rows if rounding is base else tuned_rows
+            are_equal |= differences <= block_steps(rounding.dtype, rows)
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        if base.dtype == tuned.dtype != "decimal":
+        if has_bits:
             other_bits += len(pairs) - len(changed)
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
+        # Squares of very large and very small values are not numbers of float64: these are scaled.
+        sizes = np.maximum(np.abs(base_changed), np.abs(tuned_changed)).max(axis=1, initial=0)
+        _, exponents = np.frexp(sizes)
+        base_changed = np.ldexp(base_changed, -exponents[:, None])
+        tuned_changed = np.ldexp(tuned_changed, -exponents[:, None])
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
-        distances[changed] = np.sqrt(squares(tuned_changed - base_changed))
+        distances[changed] = np.ldexp(np.sqrt(squares(tuned_changed - base_changed)), exponents)
         # Both take the first NaN for the largest.
         largest_differences[pairs] = differences.max(axis=1)
         columns[pairs] = differences.argmax(axis=1)
@@ -169,18 +189,27 @@ def compare_rows(
 
 # Integers are compared as stored: float64 does not hold all of them.
 _WIDE_INTEGERS = {"int64", "uint64", "int32", "uint32"}
+_INEXACT = ("int64", "uint64", "decimal")
 
 
-def _in_float64(layer: Layer, stored: np.ndarray, other: Layer) -> np.ndarray:
+def _in_float64(
+    layer: Layer, stored: np.ndarray, other: Layer, rounding: Layer | None
+) -> np.ndarray:
     """Return rows as they are stored, (n, width), in float64, (n, D).
 
-    Decimals are rounded to float32, unless the other layer has numbers that float32 does not hold.
+    Decimals are rounded to float32, unless the other layer has numbers that float32 does not hold,
+    and all numbers are rounded to the dtype of `rounding`, if that is the other layer. Raises
+    InputError for integers that float64 may not hold, unless both layers have integers.
     """
-    from embcli.files.numbers import held_by_float32
-
     compared = other.dtype if layer.dtype == "decimal" else layer.dtype
     rows = layer.widened(stored) if held_by_float32(compared) else stored
-    return rows.astype(np.float64)
+    if rounding is other:
+        rows = rounded_to(other.dtype, rows.astype(np.float32))
+    rows = rows.astype(np.float64)
+    may_differ = compared in _INEXACT and other.dtype not in _WIDE_INTEGERS
+    if may_differ and (np.abs(rows) >= 2.0**53).any():
+        raise InputError("integers from 2**53 on are compared only with integers of an .npy file")
+    return rows
 
 
 def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:

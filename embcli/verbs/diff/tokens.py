@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -133,41 +133,48 @@ def compare_tokens(
     match: str | None,
     top: int,
     notes: Notes,
+    text: str | None = None,
 ) -> TokenDiff:
-    """Return the tokens in which two vocabularies differ; `match` chooses tokens by a pattern."""
+    """Return the tokens in which two vocabularies differ; `match` chooses tokens by a pattern.
+
+    The IDs that both give to a text are compared as well.
+    """
     check_top(top)
     base_ids = base.ids_by_token(match)
     tuned_ids = tuned.ids_by_token(match)
     same = 0
     changes: list[TokenChange] = []
-    for token, ids in base_ids.items():
-        others = tuned_ids.get(token)
-        if others == ids:
-            same += len(ids)
-        elif others:
-            changes.append(TokenChange(token, "moved", ids[0], others[0]))
-        else:
-            changes += [TokenChange(token, "removed", token_id, None) for token_id in ids]
-    for token, ids in tuned_ids.items():
-        if token not in base_ids:
-            changes += [TokenChange(token, "added", None, token_id) for token_id in ids]
+    for token in base_ids | tuned_ids:
+        pairs = zip_longest(base_ids.get(token, ()), tuned_ids.get(token, ()))
+        for base_id, tuned_id in pairs:
+            if base_id == tuned_id:
+                same += 1
+            elif tuned_id is None:
+                changes.append(TokenChange(token, "removed", base_id, None))
+            elif base_id is None:
+                changes.append(TokenChange(token, "added", None, tuned_id))
+            else:
+                changes.append(TokenChange(token, "moved", base_id, tuned_id))
     if match is not None and not same and not changes:
         raise InputError(Sentence("{match} {given!r} matches no token", given=match[:60]))
-    rules = None if match else different_rules(base.encoding.rules, tuned.encoding.rules)
+    rules = None
+    if not match or text is not None:
+        rules = different_rules(base.encoding, tuned.encoding, text)
     return TokenDiff(base, tuned, same, tuple(changes), rules, top, notes=notes)
 
 
-def different_rules(base: Rules, tuned: Rules) -> Rules | None:
+def different_rules(base: Encoding, tuned: Encoding, text: str | None) -> Rules | None:
     """Return the entries of rules that only one encoding has, or that both have in another order.
 
-    None means that they cannot be compared.
+    The IDs that they give to a text are compared as another rule. None means that nothing can be
+    compared.
     """
-    if not base or base.keys() != tuned.keys():
-        return None
-    found = {}
-    for rule, value in base.items():
+    found = {} if text is None else _other_ids(base, tuned, text)
+    if not base.rules or base.rules.keys() != tuned.rules.keys():
+        return None if text is None else found
+    for rule, value in base.rules.items():
         ours = _entries(value)
-        theirs = _entries(tuned[rule])
+        theirs = _entries(tuned.rules[rule])
         pairs = zip(ours & theirs, theirs & ours, strict=True)  # in the order of the first of them
         states = {
             "removed": list(ours - theirs),
@@ -177,6 +184,15 @@ def different_rules(base: Rules, tuned: Rules) -> Rules | None:
         if any(states.values()):
             found[rule] = states
     return found
+
+
+def _other_ids(base: Encoding, tuned: Encoding, text: str) -> Rules:
+    """Return the first token of a text whose ID differs, as a rule that was changed."""
+    pairs = zip_longest(base.encode(text).tolist(), tuned.encode(text).tolist())
+    for place, (base_id, tuned_id) in enumerate(pairs):
+        if base_id != tuned_id:
+            return {f"IDs of the text from token {place:,} on": {"moved": [str(base_id)]}}
+    return {}
 
 
 def _entries(rule: Any) -> Counter[str]:

@@ -1,0 +1,62 @@
+"""A GGUF file and the model that it was made of: which of two that is, and their special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from embcli.encodings.gguf.vocabulary import GgufEncoding
+from embcli.errors import InputError
+from embcli.files.checkpoint import Checkpoint
+from embcli.files.special_ids import special_ids
+from embcli.layer import Source
+
+_CONTROL = (2, 3)  # the types of unknown and control tokens
+
+
+class Converted(NamedTuple):
+    """A GGUF file, and the model that it may be made of."""
+
+    gguf: Checkpoint
+    model: Checkpoint
+
+    @classmethod
+    def of(cls, base: Source, tuned: Source) -> Converted | None:
+        """Return the pair that two sources are, if one of them is a GGUF file."""
+        if isinstance(base, Checkpoint) and isinstance(tuned, Checkpoint):
+            files = [base, tuned]
+            files.sort(key=lambda each: each.tensors.format != "GGUF")
+            gguf, model = files
+            if gguf.tensors.format == "GGUF" != model.tensors.format:
+                return cls(gguf, model)
+        return None
+
+    def other_special_tokens(self) -> Iterator[str]:
+        """Yield in words the special IDs that differ, the IDs around a text, and control tokens.
+
+        A role of which the model's own files say nothing is not compared.
+        """
+        given = special_ids(self.model)
+        for special in special_ids(self.gguf):
+            ids = [each.ids for each in given if each.role == special.role]
+            if ids and not {*special.ids}.issubset(sum(ids, ())):
+                yield str(special)
+
+        ours = self.gguf.encoding
+        theirs = self.model.encoding
+        if not isinstance(ours, GgufEncoding) or theirs is None:
+            return
+        with suppress(InputError):  # A file need not say which these are.
+            if ours.bos_eos != theirs.bos_eos:
+                yield "the IDs before and after a text"
+        control = {*np.flatnonzero(np.isin(ours.stored_kinds, _CONTROL)).tolist()}
+        for token in theirs.rules.get("added_tokens", ()):
+            # Converters may type an added token CONTROL that is not special.
+            if token["special"] and token["id"] not in control:
+                yield f"the type of ID {token['id']}"
+            control.discard(token["id"])
+        if theirs.rules and control:
+            yield f"the type of ID {min(control)}"

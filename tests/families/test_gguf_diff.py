@@ -1,0 +1,173 @@
+"""`diff` of a GGUF file and its folder: rows that llama.cpp's own quantiser made are equal.
+
+With one row, one special ID or one type changed they are not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
+from safetensors.numpy import save_file
+
+import embcli
+from embcli.verbs.diff import Diff
+from tests.families.ggufs import CONTROL, GPT2, NORMAL, TOKEN, Vocabulary
+from tests.families.llama_cpp import library
+
+ROWS = len(GPT2.tokens)
+DIM = 256
+KINDS = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
+KINDS += ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
+
+
+def random_rows(name: str) -> np.ndarray:
+    """Return rows of a distribution; those of trained models are between the first two."""
+    random = np.random.default_rng(5)
+    rows = random.standard_normal((ROWS, DIM)) * 0.02
+    if name == "heavy tails":
+        rows = random.standard_t(2, (ROWS, DIM)) * 0.02
+    elif name == "uniform":
+        rows = random.uniform(-1, 1, (ROWS, DIM))
+    elif name == "rows of all sizes":
+        rows *= 10.0 ** random.uniform(-7, 2, (ROWS, 1))
+    rows[7] = 0
+    return rows.astype(np.float32)
+
+
+def quantised(rows: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
+    """Return rows as llama.cpp stores them, (n, bytes) uint8."""
+    values, size = GGML_QUANT_SIZES[kind]
+    blocks = np.zeros((len(rows), DIM // values * size), np.uint8)
+    quantise = library().ggml_quantize_chunk
+    quantise.argtypes = [
+        ctypes.c_int,
+        *[ctypes.c_void_p] * 2,
+        *[ctypes.c_int64] * 3,
+        ctypes.c_void_p,
+    ]
+    quantise(kind, rows.ctypes.data, blocks.ctypes.data, 0, *rows.shape, None)
+    return blocks
+
+
+def write_folder(folder: Path, rows: np.ndarray) -> None:
+    folder.mkdir()
+    save_file({"model.embed_tokens.weight": rows}, folder / "model.safetensors")
+    config = {"model_type": "llama", "bos_token_id": 0, "eos_token_id": 2}
+    (folder / "config.json").write_text(json.dumps(config))
+    added = []
+    for token_id in range(3):
+        token = {"id": token_id, "content": GPT2.tokens[token_id], "special": True}
+        added.append(
+            token | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        )
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    vocabulary = {token: token_id for token_id, token in enumerate(GPT2.tokens)}
+    tokenizer = {
+        "added_tokens": added,
+        "pre_tokenizer": byte_level | {"use_regex": True},
+        "decoder": byte_level | {"use_regex": True},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": GPT2.keys["merges"]},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+
+
+def write_gguf(path: Path, rows: np.ndarray, kind: str, vocabulary: Vocabulary = GPT2) -> Path:
+    writer = GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(vocabulary.tokens)
+    writer.add_token_types(vocabulary.kinds)
+    writer.add_token_merges(vocabulary.keys["merges"])
+    writer.add_bos_token_id(vocabulary.keys["bos_token_id"])
+    writer.add_eos_token_id(vocabulary.keys["eos_token_id"])
+    writer.add_add_bos_token(vocabulary.keys.get("add_bos_token", False))
+    number = GGMLQuantizationType[kind]
+    stored = rows if kind == "F32" else quantised(rows, number)
+    writer.add_tensor(TOKEN, stored, raw_dtype=number)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def compared(folder: Path, gguf: Path) -> Diff:
+    one_way = embcli.open(folder).diff(embcli.open(gguf), text="the thin man")
+    other_way = embcli.open(gguf).diff(embcli.open(folder))
+    assert isinstance(one_way, Diff)
+    assert one_way.status == other_way.status
+    return one_way
+
+
+DISTRIBUTIONS = ["normal", "heavy tails", "uniform", "rows of all sizes"]
+
+
+@pytest.mark.parametrize(("kind", "distribution"), list(product(KINDS, DISTRIBUTIONS)))
+def test_a_gguf_equals_its_folder(kind, distribution, tmp_path):
+    rows = random_rows(distribution)
+    write_folder(tmp_path / "model", rows)
+    gguf = write_gguf(tmp_path / "model.gguf", rows, kind)
+
+    found = compared(tmp_path / "model", gguf)
+
+    assert found.status == 0, found
+    assert found.counts["equal"] == ROWS
+    assert found.rules == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_changed_is_found(kind, tmp_path):
+    rows = random_rows("normal")
+    write_folder(tmp_path / "model", rows)
+    changed = rows.copy()
+    changed[50] = rows[51]
+    gguf = write_gguf(tmp_path / "model.gguf", changed, kind)
+
+    found = compared(tmp_path / "model", gguf)
+
+    assert found.status == 1
+    assert found.changed.tolist() == [50]
+
+
+FAULTS = {
+    "eos": (replace(GPT2, keys=GPT2.keys | {"eos_token_id": 1}), "eos 1 of model.gguf"),
+    "bos": (replace(GPT2, keys=GPT2.keys | {"bos_token_id": 2}), "bos 2 of model.gguf"),
+    "adds bos": (
+        replace(GPT2, keys=GPT2.keys | {"add_bos_token": True}),
+        "before and after a text",
+    ),
+    "a normal special token": (
+        replace(GPT2, kinds=[CONTROL, NORMAL, *GPT2.kinds[2:]]),
+        "the type of ID 1",
+    ),
+    "a control letter": (
+        replace(GPT2, kinds=[*GPT2.kinds[:-1], CONTROL]),
+        f"the type of ID {ROWS - 1}",
+    ),
+    "merges": (
+        replace(GPT2, keys=GPT2.keys | {"merges": ["t h"]}),
+        "IDs of the text from token",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_tokenizer_that_changed_is_found(name, tmp_path):
+    rows = random_rows("normal")
+    write_folder(tmp_path / "model", rows)
+    vocabulary, words = FAULTS[name]
+    gguf = write_gguf(tmp_path / "model.gguf", rows, "Q8_0", vocabulary)
+
+    found = embcli.open(tmp_path / "model").diff(embcli.open(gguf), text="the thin man")
+
+    assert found.status == 1
+    assert found.counts["equal"] == ROWS
+    assert words in " ".join(found.rules)
+    assert words in " ".join(str(found).split())
