@@ -186,7 +186,10 @@ def batch(
     _check_counts(sliding, len(tokens), samples)
     count = sliding.batches(samples)
     first = whole_number("index", index or 0)
-    _check_index(first, count)
+    if not 0 <= first < count:
+        verb = "is" if count == 1 else "are"
+        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
+        raise InputError(Sentence(wrong, given=str(first)[:20], verb=verb, count=count))
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
@@ -209,14 +212,6 @@ def batch(
         _columns_chosen=columns is not None,
         notes=notes,
     )
-
-
-def _check_index(index: int, count: int) -> None:
-    """Raise InputError if there is no such batch."""
-    if not 0 <= index < count:
-        verb = "is" if count == 1 else "are"
-        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
-        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
 
 
 def _check_counts(windows: Windows, tokens: int, samples: int) -> None:

@@ -16,7 +16,6 @@ from torch.nn.functional import mse_loss, one_hot
 
 from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
-from embcli.records import Document
 from embcli.verbs.compare.pair import Gradient, Outputs, Training
 
 TorchLayer = torch.nn.Embedding | torch.nn.Linear
@@ -52,13 +51,21 @@ def compare(
     gradient = None
     if has_gradient:
         gradient = _gradient(embedding, linear, index, target, learning_rate)
+    length = len(ids)
+    cost = {
+        "multiply_adds": {"embedding": 0, "linear": length * size * dim},
+        "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
+        # Only the linear layer needs a one-hot matrix; torch makes it as int64.
+        "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},
+        "multiplications_by_zero": length * (size - 1) * dim,
+    }
     return Outputs(
         origin=origin,
         first=first_weight.numpy(),
         weight=embedding.weight.detach().numpy(),
         embedding=lookup.numpy(),
         linear=product.numpy(),
-        cost=_cost(len(index), size, dim),
+        cost=cost,
         gradient=gradient,
     )
 
@@ -91,17 +98,6 @@ def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
     """
     slices = _sliced(ids, linear.in_features, _OUTPUT_SLICE)
     return torch.cat([linear(_input(linear, part)) for part in slices])
-
-
-def _cost(length: int, size: int, dim: int) -> Document:
-    """Return what both ways take for T tokens: multiplications, and bytes that are read or made."""
-    return {
-        "multiply_adds": {"embedding": 0, "linear": length * size * dim},
-        "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
-        # Only the linear layer needs a one-hot matrix; torch makes it as int64.
-        "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},
-        "multiplications_by_zero": length * (size - 1) * dim,
-    }
 
 
 def _gradient(

@@ -44,7 +44,7 @@ from embcli.page.labels import (
 from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
-from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
+from embcli.verbs.compare.pair import Gradient, Pair, Verdict
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import in_bytes
 
@@ -283,25 +283,21 @@ def _explanation(comparison: Comparison) -> RenderResult:
     token_id = int(comparison.tokens.ids[row])
     both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
     yield safe_text(f"At token {row} (ID {token_id}), column {column}: {both}.")
-    yield safe_text(_why_different(verdict, token_id, column))
-
-
-def _why_different(verdict: Verdict, token_id: int, column: int) -> str:
-    if verdict.kind == "value":
-        return "The sum of linear was rounded."
+    why = "The sum of linear was rounded."
     if verdict.kind == "nan bits":
-        return "Both are NaN there; only the bits of the NaN differ."
-    if verdict.kind == "zero sign":
+        why = "Both are NaN there; only the bits of the NaN differ."
+    elif verdict.kind == "zero sign":
         equal = "As numbers they are equal; only the sign of a zero differs"
-        return f"{equal}, as the sum of -0 and +0 is +0."
-
-    others = [cause for cause in verdict.causes if cause[0] != token_id]
-    row, value = others[0]
-    factor = _number(value)
-    return (
-        f"Row {row} of the weight has {factor} in column {column}: embedding reads only the row "
-        f"of the ID, linear multiplies all others by 0, and 0 · {factor} = NaN."
-    )
+        why = f"{equal}, as the sum of -0 and +0 is +0."
+    elif verdict.kind == "nan":
+        others = [cause for cause in verdict.causes if cause[0] != token_id]
+        cause, value = others[0]
+        factor = _number(value)
+        why = (
+            f"Row {cause} of the weight has {factor} in column {column}: embedding reads only the "
+            f"row of the ID, linear multiplies all others by 0, and 0 · {factor} = NaN."
+        )
+    yield safe_text(why)
 
 
 def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
@@ -389,7 +385,14 @@ def _backward_pass(
 
     if training is not None:
         yield ""
-        yield from _training(training)
+        step = f"row - {training.learning_rate:g} · gradient"
+        yield title(f"After one step of torch.optim.SGD: {step}")
+        if not training.verdict.identical:
+            yield _judgement(training.verdict)
+        rows = f"of {training.size:,} rows"
+        embedding = f"{training.rows['embedding']:,} {rows} in the embedding"
+        linear = f"{training.rows['linear']:,} {rows} in the linear layer"
+        yield safe_text(f"Moved: {embedding}, {linear}.")
         if training.loss > gradient.loss:
             yield safe_text("The loss rose: this learning rate is too large for it to fall.")
         return
@@ -437,16 +440,6 @@ def _gradient_table(
     gaps = [len(lines) * gap for gap in excerpt.gaps]
     missing = omission(excerpt, "ID", gradient.ids)
     return _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
-
-
-def _training(training: Training) -> RenderResult:
-    size = training.size
-    yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
-    if not training.verdict.identical:
-        yield _judgement(training.verdict)
-    embedding = f"{training.rows['embedding']:,} of {size:,} rows in the embedding"
-    linear = f"{training.rows['linear']:,} of {size:,} rows in the linear layer"
-    yield safe_text(f"Moved: {embedding}, {linear}.")
 
 
 def _cost_table(cost: Document) -> Table:

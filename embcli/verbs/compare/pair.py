@@ -155,7 +155,7 @@ class Outputs(Pair):
     origin: Origin  # where the weight comes from
     first: np.ndarray  # (D, V) float32: the linear layer's own first weights
     weight: np.ndarray  # (V, D) float32: the weight of both layers
-    cost: Document  # a JSON document has it as it is
+    cost: Document  # multiplications, and bytes that are read or made; a JSON document has it
     gradient: Gradient | None
 
     @cached_property

@@ -17,7 +17,7 @@ from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, check_choice
 from embcli.names import CUT_FAULTS, CutFault, __version__
 from embcli.opened import TextOrIds
-from embcli.records import Document, FieldType, Names, Piece, Records
+from embcli.records import FieldType, Names, Piece, Records
 from embcli.result import Result
 from embcli.text import encode_sequences, sequences_of
 from embcli.tokens import Tokens
@@ -104,19 +104,15 @@ class Tokenizers(Result, verb="tokenizers"):
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
         token_fields = Tokenization(self.tokens[0]).records().fields
         fields: dict[str, FieldType] = {"encoding": str, **token_fields, "common": bool}
+        characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,
             "sequences": len(self.texts),
-            "characters": sum(map(len, self.texts)),
+            "characters": characters,
             "bytes": int(self.bases[-1]) - len(self.texts),
             "same": self.same,
             "different": self.different,
         }
-        totals = {"encodings": self._totals_by_encoding()}
-        return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=totals)
-
-    def _totals_by_encoding(self) -> list[Document]:
-        characters = sum(map(len, self.texts))
         totals = []
         for encoding, count in zip(self.encodings, self.counts, strict=True):
             total = {
@@ -126,7 +122,8 @@ class Tokenizers(Result, verb="tokenizers"):
                 "characters_per_token": characters / count if count else None,
             }
             totals.append(total)
-        return totals
+        more = {"encodings": totals}
+        return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=more)
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         token_names = tuple(name for name in names if name not in ("encoding", "common"))

@@ -115,10 +115,17 @@ def _aligned_lines(segment: Segment, available: int) -> list[str]:
 
     Dots stand for the tokens that do not fit.
     """
+    longest_token = 18  # cells
     texts_by_encoding = []
     for tokens, ends in zip(segment.tokens, segment.ends, strict=True):
+        texts_by_end: dict[int, str] = {}
         # Each token takes a cell or more, so that others have no room.
-        texts_by_encoding.append(_text_by_end(tokens[:available], ends[:available]))
+        for token, end in zip(tokens[:available], ends[:available], strict=True):
+            text = shorten(shown(token), longest_token)
+            if end in texts_by_end:  # by several tokens, some without text
+                text = f"{texts_by_end[end]}{_CUT}{text}"
+            texts_by_end[end] = text
+        texts_by_encoding.append(texts_by_end)
 
     lines = [""] * len(segment.tokens)
     width = 0
@@ -133,18 +140,6 @@ def _aligned_lines(segment: Segment, available: int) -> list[str]:
             lines[number] = set_cell_size(line, width) + _CUT
         width += 1
     return [line.removesuffix(_CUT) for line in lines]
-
-
-def _text_by_end(tokens: Sequence[bytes], ends: Sequence[int]) -> dict[int, str]:
-    """Return the text of the tokens that end at each place; several do if some have no text."""
-    longest_token = 18  # cells
-    texts: dict[int, str] = {}
-    for token, end in zip(tokens, ends, strict=True):
-        text = shorten(shown(token), longest_token)
-        if end in texts:
-            text = f"{texts[end]}{_CUT}{text}"
-        texts[end] = text
-    return texts
 
 
 def _text_table(row: TextRow, line_labels: Sequence[Text], has_several_texts: bool) -> Table:
