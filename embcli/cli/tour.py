@@ -147,7 +147,10 @@ def guide(
     if first is None:
         sheets[-1] += _last_words()
         if is_file:
-            sheets.insert(0, _first_sheet(heading, has_answers))
+            name = "Name: ______________________________   Date: ____________________"
+            place = "; the right ones are at the end" if has_answers else ""
+            asked = f"Write your answers on the lines{place}."
+            sheets.insert(0, [title(heading), safe_text(name), "", safe_text(asked)])
     if not answers or not has_answers:
         return Handout(Sheets(sheets, heading), pages.status)
     answers[0].insert(0, title(f"{heading}: answers"))
@@ -161,12 +164,6 @@ def _numbered(steps: list[TourStep]) -> list[TourStep]:
         heading = f"{number}/{len(steps)}  {step.heading}"
         numbered.append(replace(step, heading=heading))
     return numbered
-
-
-def _first_sheet(heading: str, has_answers: bool) -> _Sheet:
-    name = safe_text("Name: ______________________________   Date: ____________________")
-    place = "; the right ones are at the end" if has_answers else ""
-    return [title(heading), name, "", safe_text(f"Write your answers on the lines{place}.")]
 
 
 def _last_words() -> _Sheet:

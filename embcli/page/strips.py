@@ -362,10 +362,21 @@ class Strips(Composite):
 
         These are which numbers are averaged or shown, how many are beyond the scale or not finite.
         """
-        remarks = self._steps(fit)
-        if self.lines is None and fit.columns_per_bin > 1:
-            shade = "colour" if colors_of(console) else "character"
-            remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
+        remarks = []
+        steps = []  # of a picture, unless it shows all rows and columns
+        if self.lines is None:
+            if fit.rows_per_line > 1:
+                remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
+            if fit.columns_per_bin > 1:
+                shade = "colour" if colors_of(console) else "character"
+                remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
+        else:
+            if fit.row_step > 1:
+                steps.append(f"1 in {fit.row_step} rows")
+            if fit.columns_per_bin > 1 and not self.square:
+                steps.append(f"1 in {fit.columns_per_bin} columns")
+        if steps:
+            remarks.append(f"shown: {', '.join(steps)}")
 
         numbers = np.concatenate([values.ravel() for values in shown])
         largest = ColorScale.of(shown).limit
@@ -385,15 +396,3 @@ class Strips(Composite):
         if infinities:
             remarks.append(f"{marks[INFINITE]}: {infinities:,} infinite")
         return remarks
-
-    def _steps(self, fit: Fit) -> list[str]:
-        """Return which rows and columns a picture shows, unless it shows all in their own lines."""
-        if self.lines is None:
-            shared = f"each line: {fit.rows_per_line} rows, labelled by the first"
-            return [shared] if fit.rows_per_line > 1 else []
-        steps = []
-        if fit.row_step > 1:
-            steps.append(f"1 in {fit.row_step} rows")
-        if fit.columns_per_bin > 1 and not self.square:
-            steps.append(f"1 in {fit.columns_per_bin} columns")
-        return [f"shown: {', '.join(steps)}"] if steps else []

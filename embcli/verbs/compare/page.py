@@ -304,7 +304,13 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     """Yield the product: one-hot rows of tokens, the rows that they multiply, and the sums."""
     length, dim = comparison.linear.shape
     size = len(comparison.weight)
-    tokens = Excerpt.ends(_tokens_of_drawing(comparison, width, most_rows), length)
+    # So many one-hot columns fit beside the other labels and two columns of numbers.
+    labels = 26  # cells
+    one_hot_column = 3  # cells
+    number = NumberFormat([comparison.weight], comparison.style.precision).width
+    columns = (width - labels - 2 * number) // one_hot_column
+    most_tokens = max(min(_FEW, columns, most_rows // 2), 1)
+    tokens = Excerpt.ends(most_tokens, length)
     ids = comparison.tokens.ids[tokens.places]
     rows = picked_rows(ids, context_rows(size))
     factors = comparison.weight[rows.rows]
@@ -322,15 +328,6 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         sections=[len(rows.rows) + len(rows.gaps)],
         rows_left_out=omission(tokens, "token"),
     )
-
-
-def _tokens_of_drawing(comparison: Comparison, width: int, most_rows: int) -> int:
-    """Return how many one-hot columns fit beside the other labels and two columns of numbers."""
-    labels = 26  # cells
-    one_hot_column = 3  # cells
-    number = NumberFormat([comparison.weight], comparison.style.precision).width
-    columns = (width - labels - 2 * number) // one_hot_column
-    return max(min(_FEW, columns, most_rows // 2), 1)
 
 
 def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list[Label]:

@@ -92,12 +92,16 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     index = lookup.chosen[excerpt.places]
     yield title(_title(lookup))
 
+    # `hidden` has a table of its own if it has other columns, or a scale of colours.
+    is_hidden_apart = len(lookup._columns_of("hidden")) != len(lookup.columns)
+    if lookup.style.heat and lookup.shown != ("hidden",):
+        is_hidden_apart = True
     terms = []
     hidden = []
     for term in lookup.terms_of_sum(index, lookup.shown):
         is_same_as_token = term.name == "input" and not lookup.plan.input_steps
         is_shown = not is_same_as_token if _shows_sum(lookup) else term.name in lookup.shown
-        if term.name == "hidden" and _is_hidden_apart(lookup):
+        if term.name == "hidden" and is_hidden_apart:
             hidden.append(term)
         elif is_shown:
             terms.append(term)
@@ -109,12 +113,6 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
             yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
         yield _matrix(lookup, hidden, excerpt, is_spaced, every=False)
-
-
-def _is_hidden_apart(lookup: Lookup) -> bool:
-    """Return whether `hidden` has a table of its own: other columns, or a scale of colours."""
-    has_other_columns = len(lookup._columns_of("hidden")) != len(lookup.columns)
-    return has_other_columns or (lookup.style.heat and lookup.shown != ("hidden",))
 
 
 def _shows_sum(lookup: Lookup) -> bool:
