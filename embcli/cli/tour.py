@@ -135,9 +135,16 @@ def guide(
     pages = _Pages(decoded(text, "--text"), result_of)
     steps = _numbered(STEPS)
     if not is_file and is_terminal(sys.stdout) and is_terminal(sys.stdin):
-        is_at_the_end = _walk(pages, steps, first or 1)
-        last_sheets = [_last_words()] if is_at_the_end else []
-        return Handout(Sheets(last_sheets, heading), pages.status)
+        number = first or 1
+        while number <= len(steps):
+            key = _show(pages, steps[number - 1])
+            if key == _QUIT:
+                return Handout(Sheets([], heading), pages.status)
+            if key == _BACK:
+                number = max(number - 1, 1)
+            else:
+                number += 1
+        return Handout(Sheets([_last_words()], heading), pages.status)
 
     if first is not None:
         steps = [steps[first - 1]]
@@ -252,19 +259,6 @@ class _Pages:
         if not isinstance(result, Result):  # so Typer reports Ctrl-C
             raise KeyboardInterrupt
         return result._view()
-
-
-def _walk(pages: _Pages, steps: list[TourStep], number: int) -> bool:
-    """Show step after step, as the keys say; return whether the last one was passed."""
-    while number <= len(steps):
-        key = _show(pages, steps[number - 1])
-        if key == _QUIT:
-            return False
-        if key == _BACK:
-            number = max(number - 1, 1)
-        else:
-            number += 1
-    return True
 
 
 def _show(pages: _Pages, step: TourStep) -> str:

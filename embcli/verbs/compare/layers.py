@@ -46,7 +46,10 @@ def compare(
     index = torch.from_numpy(ids.astype(np.int64))
     with torch.no_grad():
         lookup = embedding(index)
-        product = _product(linear, index)
+        # A row of the one-hot matrix has a single 1, so the sums are exact in any order, and slices
+        # give the same bits as the whole.
+        slices = _sliced(index, size, _OUTPUT_SLICE)
+        product = torch.cat([linear(_input(linear, part)) for part in slices])
 
     gradient = None
     if has_gradient:
@@ -88,16 +91,6 @@ def _sliced(ids: torch.Tensor, size: int, elements: int) -> tuple[torch.Tensor, 
     A slice has at least one ID, however large V is.
     """
     return torch.split(ids, max(elements // size, 1))
-
-
-def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
-    """Return the output of the linear layer for the one-hot matrix of the IDs, (T, D).
-
-    A row of that matrix has a single 1, so the sums are exact in any order, and slices give the
-    same bits as the whole.
-    """
-    slices = _sliced(ids, linear.in_features, _OUTPUT_SLICE)
-    return torch.cat([linear(_input(linear, part)) for part in slices])
 
 
 def _gradient(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
@@ -211,7 +211,12 @@ def lookup(
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
     if position is not None:
-        position = _joined_kind(position)
+        position = kind_named(position)
+        hint = ""
+        if position in KINDS:
+            hint = "Rotary and relative positions are not added to a token row; "
+            hint += "embcli positions rotary shows them"
+        check_choice("position", position, JOINED_KINDS, hint)
     chosen_matrices = () if show is None else _chosen_matrices(show)
     asked = chosen_matrices
     if draw and not asked:
@@ -254,17 +259,6 @@ def lookup(
         draw=draw,
         notes=notes,
     )
-
-
-def _joined_kind(name: str) -> JoinedKind:
-    """Return the kind of positions with this name; raises InputError for one that is not added."""
-    kind = kind_named(name)
-    hint = ""
-    if kind in KINDS:
-        hint = "Rotary and relative positions are not added to a token row; "
-        hint += "embcli positions rotary shows them"
-    check_choice("position", kind, JOINED_KINDS, hint)
-    return cast("JoinedKind", kind)
 
 
 def _chosen_matrices(

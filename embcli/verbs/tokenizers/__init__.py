@@ -80,25 +80,23 @@ class Tokenizers(Result, verb="tokenizers"):
         for number in numbers:
             start = int(bounds.starts[number])
             stop = int(bounds.stops[number])
-            yield self._segment(start, stop, bool(bounds.is_same[number]))
+            sequence = int(np.searchsorted(self.bases, start, "right")) - 1
+            base = int(self.bases[sequence])
+            text_before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
 
-    def _segment(self, start: int, stop: int, is_same: bool) -> Segment:
-        """Return the segment between two places, with the tokens of each encoding."""
-        sequence = int(np.searchsorted(self.bases, start, "right")) - 1
-        base = int(self.bases[sequence])
-        text_before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
-
-        tokens_by_encoding = []
-        ends_by_encoding = []
-        for tokens, ends in zip(self.tokens, self.ends, strict=True):
-            first = int(np.searchsorted(ends, start, "right"))
-            if start == base:
-                # Tokens without text can end where the text begins: they belong to it, too.
-                first = int(tokens.starts[sequence])
-            part = slice(first, int(np.searchsorted(ends, stop, "right")))
-            tokens_by_encoding.append([token or b"" for token in tokens.bytes_of(tokens.ids[part])])
-            ends_by_encoding.append((ends[part] - start).tolist())
-        return Segment(sequence, len(text_before), is_same, tokens_by_encoding, ends_by_encoding)
+            segment_tokens = []
+            segment_ends = []
+            for tokens, ends in zip(self.tokens, self.ends, strict=True):
+                first = int(np.searchsorted(ends, start, "right"))
+                if start == base:
+                    # Tokens without text can end where the text begins: they belong to it, too.
+                    first = int(tokens.starts[sequence])
+                part = slice(first, int(np.searchsorted(ends, stop, "right")))
+                found = tokens.bytes_of(tokens.ids[part])
+                segment_tokens.append([token or b"" for token in found])
+                segment_ends.append((ends[part] - start).tolist())
+            is_same = bool(bounds.is_same[number])
+            yield Segment(sequence, len(text_before), is_same, segment_tokens, segment_ends)
 
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""

@@ -57,8 +57,15 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     yield ""
 
     yield _totals(result)
-    if shown_segments < result.same + result.different:
-        yield LeftOut(f"Left out: {_missing(result, shown_segments)}.")
+    if shown_segments == result.same + result.different:
+        return
+    missing = []
+    if result.same and result.different:
+        missing.append("where all agree")
+    places = result.different - shown_segments
+    if places > 0:
+        missing.append(f"{places:,} more places")
+    yield LeftOut(f"Left out: {' and '.join(missing) or 'the rest of the text'}.")
 
 
 def _rows_that_fit(
@@ -172,15 +179,3 @@ def _totals(result: Tokenizers) -> Text:
         same = counted(result.same, "token")
         comparison = f"{same} in common, {counted(result.different, 'place')} cut differently"
     return safe_text(f"{characters}, {size}; {comparison}")
-
-
-def _missing(result: Tokenizers, shown_segments: int) -> str:
-    if not result.different:
-        return "the rest of the text"
-    missing = []
-    if result.same:
-        missing.append("where all agree")
-    places = result.different - shown_segments
-    if places:
-        missing.append(f"{places:,} more places")
-    return " and ".join(missing)
