@@ -72,17 +72,14 @@ def _heading(batches: Batches) -> str:
     samples = f"{_letter(batches)} = {counted(len(batches.order), 'sample')}"
     length = f"T = {counted(windows.max_length, 'token')}"
     shuffled = ", shuffled" if windows.shuffle else ""
-    return f"{_which(batches)}: {samples} of {length}, stride {windows.stride:,}{shuffled}"
-
-
-def _which(batches: Batches) -> str:
+    which = f"Batch {batches.first:,} of 0 to {batches.count - 1:,}"
     if batches.count == 1:
-        return "The only batch"
-    if batches.all:
-        return f"All {batches.count:,} batches"
-    if not batches.first:
-        return f"Batch 0, the first of {batches.count:,}"
-    return f"Batch {batches.first:,} of 0 to {batches.count - 1:,}"
+        which = "The only batch"
+    elif batches.all:
+        which = f"All {batches.count:,} batches"
+    elif not batches.first:
+        which = f"Batch 0, the first of {batches.count:,}"
+    return f"{which}: {samples} of {length}, stride {windows.stride:,}{shuffled}"
 
 
 def _letter(batches: Batches) -> str:

@@ -110,7 +110,13 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
             case "first":
                 shape = f"(D, V) = ({dim:,}, {size:,})"
                 yield title(f"{place}The linear layer's own first weights, {shape}")
-                yield safe_text(_first_weights_in_words(comparison))
+                bound = 1 / math.sqrt(size)
+                drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
+                how = "torch.nn.Embedding normal ones: one seed gives other numbers"
+                if not comparison.origin.is_seeded:
+                    seed = comparison.run["seed"]
+                    how = f"here from seed {seed}; the file's matrix replaces them"
+                yield safe_text(f"{drawn}, {how}.")
                 yield _weight(comparison, comparison.first, "D")
             case "shared":
                 shape = f"(V, D) = ({size:,}, {dim:,})"
@@ -168,14 +174,6 @@ def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     labels.append(Label("the 1 is at", places, "left"))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(missing)
-
-
-def _first_weights_in_words(comparison: Comparison) -> str:
-    bound = 1 / math.sqrt(len(comparison.weight))
-    drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
-    if comparison.origin.is_seeded:
-        return f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers."
-    return f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them."
 
 
 def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:

@@ -271,7 +271,11 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     arrows = []
     goals = []
     for number, row in enumerate(picked.rows.tolist()):
-        places = _places_in_words(lookup, index[ids == row])
+        sequence, position = tokens.places(index[ids == row])
+        places = [str(place) for place in position]
+        if tokens.many:
+            pairs = zip(sequence, position, strict=True)
+            places = [f"{number}:{place}" for number, place in pairs]
         if not places:
             names[number] = None
         arrows.append(f"{row} →" if places else "")
@@ -295,14 +299,6 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     )
     yield from omitted(picked.missing)
     yield ""
-
-
-def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
-    """Return the positions of these tokens, `2`, with the sequence if there are many, `0:2`."""
-    sequence, position = lookup.tokens.places(index)
-    if not lookup.tokens.many:
-        return list(map(str, position))
-    return [f"{number}:{place}" for number, place in zip(sequence, position, strict=True)]
 
 
 # --- the trace ---

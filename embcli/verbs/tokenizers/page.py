@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from embcli.page import (
@@ -50,10 +49,25 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     shown_segments = 0
     for row in _rows_that_fit(result, line_labels, options):
         shown_segments += len(row.columns)
-        yield _text_table(row, line_labels, has_several_texts=len(result.texts) > 1)
+        heads = []
+        if len(result.texts) > 1:
+            heads.append(f"line {row.sequence + 1}")
+        if any(column.header for column in row.columns):
+            heads.append("char")
+        names = Label(", ".join(heads), line_labels, "left")
+        yield ruled([names, *row.columns], has_rule=False)
     yield ""
 
-    yield ruled(_count_labels(result))
+    characters = sum(map(len, result.texts))
+    ratios = [f"{characters / count:.2f}" if count else "" for count in result.counts]
+    yield ruled(
+        [
+            Label("encoding", [each.name for each in result.encodings], "left", short=True),
+            Label("vocab", [f"{each.vocabulary_size:,}" for each in result.encodings]),
+            Label("tokens", [f"{count:,}" for count in result.counts]),
+            Label("chars/token", ratios),
+        ]
+    )
     yield ""
 
     yield _totals(result)
@@ -147,26 +161,6 @@ def _aligned_lines(segment: Segment, available: int) -> list[str]:
             lines[number] = set_cell_size(line, width) + _CUT
         width += 1
     return [line.removesuffix(_CUT) for line in lines]
-
-
-def _text_table(row: TextRow, line_labels: Sequence[Text], has_several_texts: bool) -> Table:
-    heads = []
-    if has_several_texts:
-        heads.append(f"line {row.sequence + 1}")
-    if any(column.header for column in row.columns):
-        heads.append("char")
-    return ruled([Label(", ".join(heads), line_labels, "left"), *row.columns], has_rule=False)
-
-
-def _count_labels(result: Tokenizers) -> list[Label]:
-    characters = sum(map(len, result.texts))
-    ratios = [f"{characters / count:.2f}" if count else "" for count in result.counts]
-    return [
-        Label("encoding", [encoding.name for encoding in result.encodings], "left", short=True),
-        Label("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
-        Label("tokens", [f"{count:,}" for count in result.counts]),
-        Label("chars/token", ratios),
-    ]
 
 
 def _totals(result: Tokenizers) -> Text:
