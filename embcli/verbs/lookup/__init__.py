@@ -211,12 +211,7 @@ def lookup(
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
     if position is not None:
-        position = kind_named(position)
-        hint = ""
-        if position in KINDS:
-            hint = "Rotary and relative positions are not added to a token row; "
-            hint += "embcli positions rotary shows them"
-        check_choice("position", position, JOINED_KINDS, hint)
+        position = _joined_kind(position)
     chosen_matrices = () if show is None else _chosen_matrices(show)
     asked = chosen_matrices
     if draw and not asked:
@@ -259,6 +254,17 @@ def lookup(
         draw=draw,
         notes=notes,
     )
+
+
+def _joined_kind(name: str) -> JoinedKind:
+    """Return the kind of positions with this name; raises InputError for one that is not added."""
+    kind: JoinedKind = kind_named(name)
+    hint = ""
+    if kind in KINDS:
+        hint = "Rotary and relative positions are not added to a token row; "
+        hint += "embcli positions rotary shows them"
+    check_choice("position", kind, JOINED_KINDS, hint)
+    return kind
 
 
 def _chosen_matrices(
