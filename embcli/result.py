@@ -291,21 +291,15 @@ def chosen_format(
         )
 
     chosen = FORMATS[name]
-    _check_package(chosen)
+    if chosen.extra is not None:
+        package, extra = chosen.extra
+        try:
+            import_module(package)
+        except Exception as error:  # An installed package can fail to load in any way.
+            raise OutputError(missing_extra(name, extra, error)) from None
     if path is not None:
         _check_place(path, chosen)
     return chosen.name
-
-
-def _check_package(format: Format) -> None:
-    """Raise OutputError if the package that a format needs cannot be imported."""
-    if format.extra is None:
-        return
-    package, extra = format.extra
-    try:
-        import_module(package)
-    except Exception as error:  # An installed package can fail to load in any way.
-        raise OutputError(missing_extra(format.name, extra, error)) from None
 
 
 def _check_place(path: str | Path, format: Format) -> None:

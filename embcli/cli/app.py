@@ -18,7 +18,7 @@ import typer.core
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, SCORES, Command, Function, Options
-from embcli.cli.console import PrintedNotes, check_stdout, limit_columns
+from embcli.cli.console import PrintedNotes, prepare_help
 from embcli.cli.groups import (
     BatchModel,
     ComparedGiven,
@@ -89,8 +89,7 @@ class _Helping:
     """Help that is refused without standard output, and is at most 1,000 columns wide."""
 
     def format_help(self, context: Any, formatter: Any) -> None:
-        check_stdout()
-        limit_columns()
+        prepare_help()
         super().format_help(context, formatter)  # type: ignore[misc]
 
 

@@ -32,16 +32,15 @@ def terminal_size() -> tuple[int, int]:
     return min(columns, _LARGEST), min(lines, _LARGEST)
 
 
-def limit_columns() -> None:
-    """Limit the width that rich reads from the environment; it would fill any number of columns."""
-    if number_in("COLUMNS") > _LARGEST:
-        os.environ["COLUMNS"] = str(_LARGEST)
+def prepare_help() -> None:
+    """Limit the width that rich reads from the environment; it would fill any number of columns.
 
-
-def check_stdout() -> None:
-    """Raise OutputError if standard output was closed."""
+    Raises OutputError if standard output was closed.
+    """
     if sys.stdout is None:
         raise OutputError("standard output is closed; open it, or redirect it to a file")
+    if number_in("COLUMNS") > _LARGEST:
+        os.environ["COLUMNS"] = str(_LARGEST)
 
 
 def say(*lines: str) -> None:

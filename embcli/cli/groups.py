@@ -121,8 +121,8 @@ class FileOptions(OptionGroup):
 _OF_LAYERS = ("vocab", "dim", "context_length", "seed")
 
 
-class ModelOptions(FileOptions):
-    """A model on disk, or layers of a seed."""
+class LayerOptions(OptionGroup):
+    """Layers of a seed."""
 
     vocab: o.Vocab = None
     dim: o.Dim = None
@@ -134,6 +134,10 @@ class ModelOptions(FileOptions):
     ] = None
     seed: o.Seed = None
     no_cache: o.NoCache = False
+
+
+class ModelOptions(LayerOptions, FileOptions):
+    """A model on disk, or layers of a seed."""
 
     @property
     def is_empty(self) -> bool:
@@ -178,20 +182,16 @@ class ComparedModel(FileOptions):
         return seeded_for(sequences, **options, notes=PrintedNotes())
 
 
-class BatchModel(OptionGroup):
+class BatchModel(LayerOptions):
     """Layers of a seed, whose position layer is as long as the samples."""
 
     encoding: o.Encoding = None
-    vocab: o.Vocab = None
-    dim: o.Dim = None
     context_length: Annotated[
         int | None,
         option(
             "Model", "Rows of the position layer.", "--context-length C", default="--max-length"
         ),
     ] = None
-    seed: o.Seed = None
-    no_cache: o.NoCache = False
 
     def opened(self) -> "Opened":
         return opened(vars(self))

@@ -82,6 +82,10 @@ def cure_of(error: Any, command: str, group: Any) -> str:
 
 
 def _cure_of_option(error: Any, command: str, group: Any) -> str:
+    """Return the cure of an unknown option, and let the error name options of the same meaning.
+
+    An option that embcli has nothing like means none, so that none of similar spelling is named.
+    """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
     meant = _facts()["options"].get(name)

@@ -30,7 +30,11 @@ _IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
 
 
 def read(
-    text: str | None, file: Path | None, ids: str | None, lines: bool, example: str
+    text: str | None = None,
+    file: Path | None = None,
+    ids: str | None = None,
+    lines: bool = False,
+    example: str = 'embcli lookup "Every effort moves you"',
 ) -> Sequences:
     """Read a text or IDs; by default from standard input, unless that is a terminal.
 
@@ -51,8 +55,10 @@ def read(
         content = read_text(path, "TEXT", example)
     texts = lines_of(content) if lines else [content]
 
-    if not is_typed:
-        _note_carriage_returns(texts)
+    returns = sum(one_text.count("\r") for one_text in texts)
+    if returns and not is_typed:
+        counted_returns = counted(returns, "carriage return")
+        say(f"the text keeps {counted_returns}; Python's open() reads them as LF")
     return Sequences(texts=tuple(texts), many=lines)
 
 
@@ -91,13 +97,6 @@ def _typed_text(text: str, example: str) -> str:
     if may_be_a_path and Path(text).is_file():
         say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
     return content
-
-
-def _note_carriage_returns(texts: list[str]) -> None:
-    count = sum(text.count("\r") for text in texts)
-    if count:
-        returns = counted(count, "carriage return")
-        say(f"the text keeps {returns}; Python's open() reads them as LF")
 
 
 def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:

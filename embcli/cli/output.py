@@ -54,8 +54,10 @@ class ResultWriter:
             return 0
         result = replace(result, style=self.style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
-            if self.path is not None and not self._is_device:
-                result.save(self.path, self.format)
+            path = self.path
+            # A device or a pipe is written to in place; a terminal among them gets no raw text.
+            if path is not None and (path.is_file() or not path.exists()):
+                result.save(path, self.format)
                 self._say_written()
             elif self.format == "table":
                 self.show(self._page_of(result))
@@ -125,12 +127,6 @@ class ResultWriter:
         """Say on a terminal what was written to a file, but not to a device."""
         if self.path and self.path.is_file() and is_terminal(sys.stderr):
             say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
-
-    @property
-    def _is_device(self) -> bool:
-        """Whether the path is a device or a pipe; a terminal among them gets no raw text."""
-        path = self.path
-        return path is not None and path.exists() and not path.is_file()
 
     @property
     def _on_a_terminal(self) -> bool:

@@ -135,9 +135,16 @@ def guide(
     pages = _Pages(decoded(text, "--text"), result_of)
     steps = _numbered(STEPS)
     if not is_file and is_terminal(sys.stdout) and is_terminal(sys.stdin):
-        is_at_the_end = _walk(pages, steps, first or 1)
-        last_sheets = [_last_words()] if is_at_the_end else []
-        return Handout(Sheets(last_sheets, heading), pages.status)
+        number = first or 1
+        while number <= len(steps):
+            key = _show(pages, steps[number - 1])
+            if key == _QUIT:
+                return Handout(Sheets([], heading), pages.status)
+            if key == _BACK:
+                number = max(number - 1, 1)
+            else:
+                number += 1
+        return Handout(Sheets([_last_words()], heading), pages.status)
 
     if first is not None:
         steps = [steps[first - 1]]
@@ -147,7 +154,10 @@ def guide(
     if first is None:
         sheets[-1] += _last_words()
         if is_file:
-            sheets.insert(0, _first_sheet(heading, has_answers))
+            name = "Name: ______________________________   Date: ____________________"
+            place = "; the right ones are at the end" if has_answers else ""
+            asked = f"Write your answers on the lines{place}."
+            sheets.insert(0, [title(heading), safe_text(name), "", safe_text(asked)])
     if not answers or not has_answers:
         return Handout(Sheets(sheets, heading), pages.status)
     answers[0].insert(0, title(f"{heading}: answers"))
@@ -161,12 +171,6 @@ def _numbered(steps: list[TourStep]) -> list[TourStep]:
         heading = f"{number}/{len(steps)}  {step.heading}"
         numbered.append(replace(step, heading=heading))
     return numbered
-
-
-def _first_sheet(heading: str, has_answers: bool) -> _Sheet:
-    name = safe_text("Name: ______________________________   Date: ____________________")
-    place = "; the right ones are at the end" if has_answers else ""
-    return [title(heading), name, "", safe_text(f"Write your answers on the lines{place}.")]
 
 
 def _last_words() -> _Sheet:
@@ -255,19 +259,6 @@ class _Pages:
         if not isinstance(result, Result):  # so Typer reports Ctrl-C
             raise KeyboardInterrupt
         return result._view()
-
-
-def _walk(pages: _Pages, steps: list[TourStep], number: int) -> bool:
-    """Show step after step, as the keys say; return whether the last one was passed."""
-    while number <= len(steps):
-        key = _show(pages, steps[number - 1])
-        if key == _QUIT:
-            return False
-        if key == _BACK:
-            number = max(number - 1, 1)
-        else:
-            number += 1
-    return True
 
 
 def _show(pages: _Pages, step: TourStep) -> str:

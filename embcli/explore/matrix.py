@@ -189,19 +189,13 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
             shown = values[self.first_column : self.first_column + self.columns_shown]
             cells = self.numbers(shown, self.number_format, self._number_cells)
         else:
-            cells = self._heat(values, self.heat_limit)
+            # Columns that share a cell are shown as their mean.
+            fit = Fit.of(len(values), self.room)
+            averages = means(values[None], fit.columns_per_bin)
+            scale = ColorScale(self.heat_limit)
+            colors = strip(averages, scale, self.app.console, fit.cells_per_bin)
+            cells = [Segment(" "), *colors.render(self.app.console)]
         return self.line(Segment(labels, look), Segment(" │", DIM), *cells)
-
-    def _heat(self, values: np.ndarray, limit: float) -> list[Segment]:
-        """Return a row, (D,), as colours from -limit to limit, or as characters without colour.
-
-        Columns that share a cell are shown as their mean.
-        """
-        fit = Fit.of(len(values), self.room)
-        averages = means(values[None], fit.columns_per_bin)
-        console = self.app.console
-        colors = strip(averages, ColorScale(limit), console, fit.cells_per_bin)
-        return [Segment(" "), *colors.render(console)]
 
     def _labels(self, row: str, token: str, norm: str) -> str:
         """Return the labels before a row's numbers, in cells of the widths that all lines have."""

@@ -187,7 +187,7 @@ class Strips(Composite):
     most_lines: int = sys.maxsize  # of strips in an SVG picture; if there are more, they share
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        labels, cells = fit_labels(options.max_width, self.labels, self.trailing, len(self.blocks))
+        labels, cells = self._fit_labels(options.max_width)
         cells_of_slide = cells
         is_file = medium_of(console).is_file
         if is_file:
@@ -207,6 +207,21 @@ class Strips(Composite):
         yield table
         yield ""
         yield self._bar(shown, scale, fit, console, options.max_width)
+
+    def _fit_labels(self, width: int) -> tuple[list[Label], int]:
+        """Return the labels of strips, and the cells that each block has beside them.
+
+        If a strip would be too short to be of use, tokens are shortened, and then omitted.
+        """
+        shortest_strip = 16
+        count = len(self.blocks)
+        for version in label_versions(self.labels):
+            label_cells = sum(label.width + GAP for label in [*version, *self.trailing])
+            bar_cells = count * (1 + GAP)
+            cells = (width + GAP - label_cells - bar_cells) // count - GAP
+            if cells >= shortest_strip:
+                break
+        return version, max(cells, 1)
 
     def _fit(self, console: Console, cells: int, cells_of_slide: int) -> Fit:
         """Return how the numbers fit into a block's cells, and into lines.
@@ -347,10 +362,21 @@ class Strips(Composite):
 
         These are which numbers are averaged or shown, how many are beyond the scale or not finite.
         """
-        remarks = self._steps(fit)
-        if self.lines is None and fit.columns_per_bin > 1:
-            shade = "colour" if colors_of(console) else "character"
-            remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
+        remarks = []
+        steps = []  # of a picture, unless it shows all rows and columns
+        if self.lines is None:
+            if fit.rows_per_line > 1:
+                remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
+            if fit.columns_per_bin > 1:
+                shade = "colour" if colors_of(console) else "character"
+                remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
+        else:
+            if fit.row_step > 1:
+                steps.append(f"1 in {fit.row_step} rows")
+            if fit.columns_per_bin > 1 and not self.square:
+                steps.append(f"1 in {fit.columns_per_bin} columns")
+        if steps:
+            remarks.append(f"shown: {', '.join(steps)}")
 
         numbers = np.concatenate([values.ravel() for values in shown])
         largest = ColorScale.of(shown).limit
@@ -370,32 +396,3 @@ class Strips(Composite):
         if infinities:
             remarks.append(f"{marks[INFINITE]}: {infinities:,} infinite")
         return remarks
-
-    def _steps(self, fit: Fit) -> list[str]:
-        """Return which rows and columns a picture shows, unless it shows all in their own lines."""
-        if self.lines is None:
-            shared = f"each line: {fit.rows_per_line} rows, labelled by the first"
-            return [shared] if fit.rows_per_line > 1 else []
-        steps = []
-        if fit.row_step > 1:
-            steps.append(f"1 in {fit.row_step} rows")
-        if fit.columns_per_bin > 1 and not self.square:
-            steps.append(f"1 in {fit.columns_per_bin} columns")
-        return [f"shown: {', '.join(steps)}"] if steps else []
-
-
-def fit_labels(
-    width: int, labels: Sequence[Label], trailing: Sequence[Label], blocks: int = 1
-) -> tuple[list[Label], int]:
-    """Return the labels of strips, and the cells that each block has beside them.
-
-    If a strip would be too short to be of use, tokens are shortened, and then omitted.
-    """
-    shortest_strip = 16
-    for version in label_versions(labels):
-        label_cells = sum(label.width + GAP for label in [*version, *trailing])
-        bar_cells = blocks * (1 + GAP)
-        cells = (width + GAP - label_cells - bar_cells) // blocks - GAP
-        if cells >= shortest_strip:
-            break
-    return version, max(cells, 1)

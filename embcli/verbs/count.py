@@ -50,9 +50,7 @@ class Count(NamedTuple):
 
     def plus(self, row: Count) -> Count:
         """Return a total to which a row is added."""
-        tokens = dict(self.tokens)
-        for name, count in row.tokens.items():
-            tokens[name] += count
+        tokens = {name: count + row.tokens[name] for name, count in self.tokens.items()}
         characters = self.characters + row.characters
         size = self.bytes + row.bytes
         return Count(self.file, self.line + 1, tokens, characters, size)
@@ -133,18 +131,17 @@ class Counting:
                 f"{_shown(path)} is not UTF-8: it is counted with replacement characters"
             )
 
-        tokens = {encoding.name: self._tokens(encoding, text) for encoding in self.encodings}
+        tokens = {}
+        for encoding in self.encodings:
+            # A model reads some tokens around the text, too.
+            added = sum(map(len, encoding.bos_eos)) if self.special else 0
+            tokens[encoding.name] = added + len(encoding.encode(text, self.special))
         if self.fail_above is not None and max(tokens.values()) > self.fail_above:
             self.above += 1
         file = None if path is None else in_data(path)
         row = Count(file, line, tokens, len(text), len(data))
         self.total = self.total.plus(row)
         return row
-
-    def _tokens(self, encoding: Encoding, text: str) -> int:
-        """Return how many tokens a model reads for a text."""
-        added = sum(map(len, encoding.bos_eos)) if self.special else 0
-        return added + len(encoding.encode(text, self.special))
 
     def _fail(self, path: str | None, error: OSError | InputError) -> None:
         """Note that a file cannot be counted; the next one is."""

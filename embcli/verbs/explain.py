@@ -187,7 +187,11 @@ def explain(word: str | None = None) -> Explanations:
         first, *others = near
         return Explanations((first,), see_also=tuple(others))
     asked = _telling_words(question)
-    sentences = [_best_sentence(asked, entry) for entry in near]
+    sentences = []
+    for entry in near:
+        # The sentence that has most of the question's words, the first of equals.
+        all_sentences = re.split(r"(?<=[.?]) |\n", entry.text)
+        sentences.append(max(all_sentences, key=lambda each: _size(asked & _telling_words(each))))
     return Explanations(tuple(near), tuple(sentences))
 
 
@@ -228,12 +232,6 @@ def _likeness(asked: Set[str], entry: Entry) -> float:
         of_phrases.append(2 * common / (size + _size(phrase)))
     of_words = _size(asked & entry.stems) / size
     return (1 - _OF_WORDS) * max(of_phrases) + _OF_WORDS * of_words
-
-
-def _best_sentence(asked: Set[str], entry: Entry) -> str:
-    """Return the sentence of an entry that has most of a question's words, the first of equals."""
-    sentences = re.split(r"(?<=[.?]) |\n", entry.text)
-    return max(sentences, key=lambda sentence: _size(asked & _telling_words(sentence)))
 
 
 def _size(words: Iterable[str]) -> float:

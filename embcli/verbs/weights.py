@@ -85,7 +85,13 @@ class WeightMatrix(Result, verb="weights"):
             unit="rows",
             rows=len(self.ids),
             fields=fields,
-            pieces=in_pieces(len(self.ids), dim, self._fields, self._matrices, numbers_of_piece),
+            pieces=in_pieces(
+                len(self.ids),
+                dim,
+                self._fields,
+                lambda places, names: dict.fromkeys(names, self.rows(self.ids[places])),
+                numbers_of_piece,
+            ),
             matrices={self.name: ArraySpec((len(self.ids), len(self.columns)))},
             columns=tuple(self.columns.tolist()),
             default=self.name,
@@ -100,9 +106,6 @@ class WeightMatrix(Result, verb="weights"):
             fields["norm"] = self.order.norms[ids]
             fields["rank"] = self.order.ranks[ids]
         return fields
-
-    def _matrices(self, places: np.ndarray, names: Names) -> Columns:
-        return dict.fromkeys(names, self.rows(self.ids[places]))
 
     @property
     def padding(self) -> str:

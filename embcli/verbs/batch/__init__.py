@@ -183,10 +183,9 @@ def batch(
     samples = sliding.samples(len(tokens))
     if batch_size is None and samples and not sliding.batches(samples):
         sliding = replace(sliding, batch_size=samples)
-    _check_counts(sliding, len(tokens), samples)
     count = sliding.batches(samples)
     first = whole_number("index", index or 0)
-    _check_index(first, count)
+    _check_counts(sliding, len(tokens), samples, first)
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
@@ -211,23 +210,19 @@ def batch(
     )
 
 
-def _check_index(index: int, count: int) -> None:
-    """Raise InputError if there is no such batch."""
-    if not 0 <= index < count:
-        verb = "is" if count == 1 else "are"
-        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
-        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
+def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> None:
+    """Raise InputError if there are too few tokens for a sample, or samples for a batch.
 
-
-def _check_counts(windows: Windows, tokens: int, samples: int) -> None:
-    """Raise InputError if there are too few tokens for a sample, or samples for a batch."""
+    It is raised as well if there is no batch of this index.
+    """
     length = windows.max_length
+    count = windows.batches(samples)
     if not samples:
         wrong = (
             "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
         )
         raise InputError(Sentence(wrong, needed=length + 1, length=length, tokens=tokens))
-    if not windows.batches(samples):
+    if not count:
         wrong = (
             "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; "
             "{keep_last} keeps an incomplete one"
@@ -235,3 +230,7 @@ def _check_counts(windows: Windows, tokens: int, samples: int) -> None:
         samples_in_words = counted(samples, "sample")
         size = windows.batch_size
         raise InputError(Sentence(wrong, samples=samples_in_words, length=length, size=size))
+    if not 0 <= index < count:
+        verb = "is" if count == 1 else "are"
+        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
+        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))

@@ -72,17 +72,14 @@ def _heading(batches: Batches) -> str:
     samples = f"{_letter(batches)} = {counted(len(batches.order), 'sample')}"
     length = f"T = {counted(windows.max_length, 'token')}"
     shuffled = ", shuffled" if windows.shuffle else ""
-    return f"{_which(batches)}: {samples} of {length}, stride {windows.stride:,}{shuffled}"
-
-
-def _which(batches: Batches) -> str:
+    which = f"Batch {batches.first:,} of 0 to {batches.count - 1:,}"
     if batches.count == 1:
-        return "The only batch"
-    if batches.all:
-        return f"All {batches.count:,} batches"
-    if not batches.first:
-        return f"Batch 0, the first of {batches.count:,}"
-    return f"Batch {batches.first:,} of 0 to {batches.count - 1:,}"
+        which = "The only batch"
+    elif batches.all:
+        which = f"All {batches.count:,} batches"
+    elif not batches.first:
+        which = f"Batch 0, the first of {batches.count:,}"
+    return f"{which}: {samples} of {length}, stride {windows.stride:,}{shuffled}"
 
 
 def _letter(batches: Batches) -> str:
@@ -249,7 +246,15 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         offsets = np.arange(band.first, band.stop) - starts[band.samples, None]
         cells = marks[np.digitize(offsets, [0, length, length + 1])]
         labels = _sample_labels(batches, band.samples)
-        yield _marked(labels, words[band.first : band.stop], cells)
+        shown_words = words[band.first : band.stop]
+        for word, marks_of_token in zip(shown_words, cells.T, strict=True):
+            labels.append(Label(word, marks_of_token, "left"))
+        table = ruled(labels)
+        columns = table.columns[-len(shown_words) :]
+        for column, marks_of_token in zip(columns, cells.T, strict=True):
+            if not marks_of_token.any():  # the token is in no sample
+                column.header_style = "not bold dim"
+        yield table
         yield ""
 
     yield safe_text("■ input, □ last target (the others are inputs, too); no mark: in no sample")
@@ -282,15 +287,6 @@ def _bands(words: list[str], starts: np.ndarray, length: int, room: int) -> Iter
             if is_following.any():
                 stop = int(stops[is_shown].max())
         yield Band(first, stop, np.flatnonzero(is_shown))
-
-
-def _marked(labels: list[Label], words: list[str], marks: np.ndarray) -> Table:
-    """Return a table of marks, (samples, tokens), below the words of the tokens."""
-    columns = [Label(word, cells, "left") for word, cells in zip(words, marks.T, strict=True)]
-    table = ruled([*labels, *columns])
-    for token in np.flatnonzero((marks == "").all(axis=0)):
-        table.columns[len(labels) + token].header_style = "not bold dim"
-    return table
 
 
 # --- the picture of what the model reads ---

@@ -60,12 +60,21 @@ class Comparison(Outputs, Result, verb="compare"):
         length, dim = self.linear.shape
         chosen = self.show or ()
         shown = [name for name in OUTPUTS if name in chosen]
+        size = len(self.weight)
+        shapes = {
+            "ids": [length],
+            "one_hot": [length, size],
+            "first": [dim, size],
+            "shared": [size, dim],
+            "embedding": [length, dim],
+            "linear": [length, dim],
+        }
         weights = {
             "first": self._weight_in_document("first", self.first),
             "shared": self._weight_in_document("shared", self.weight),
         }
         return Records(
-            run={**self.run, "shapes": self._shapes()},
+            run={**self.run, "shapes": shapes},
             unit="tokens",
             rows=length,
             fields={**self.tokens.field_types, "difference": float},
@@ -82,18 +91,6 @@ class Comparison(Outputs, Result, verb="compare"):
                 "gradient": self.gradient.document() if self.gradient else None,
             },
         )
-
-    def _shapes(self) -> dict[str, list[int]]:
-        length = len(self.tokens)
-        size, dim = self.weight.shape
-        return {
-            "ids": [length],
-            "one_hot": [length, size],
-            "first": [dim, size],
-            "shared": [size, dim],
-            "embedding": [length, dim],
-            "linear": [length, dim],
-        }
 
     def _weight_in_document(self, name: str, weight: np.ndarray) -> Any:
         """Return a weight as nested lists; a large one is None, unless it was asked for."""
@@ -140,7 +137,11 @@ def compare(
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes, has_added=not no_added)
     shown = None if show is None else _chosen_steps(show)
-    _check_learning_rate(learning_rate)
+    if learning_rate is not None:
+        check_number("learning_rate", learning_rate)
+        if not 0 <= learning_rate <= float(np.finfo(np.float32).max):
+            wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
+            raise InputError(Sentence(wrong, rate=learning_rate))
     shape = shape_of(source, "token")
     if seed is None:
         seed = DEFAULT_SEED if source.origin.seed is None else source.origin.seed
@@ -178,12 +179,3 @@ def _chosen_steps(show: tuple[str, ...] | str) -> tuple[str, ...]:
     for name in names:
         check_choice("show", name, (*STEPS, *OUTPUTS, "cost", "all"))
     return (*STEPS, "cost") if "all" in names else names
-
-
-def _check_learning_rate(learning_rate: float | None) -> None:
-    if learning_rate is None:
-        return
-    check_number("learning_rate", learning_rate)
-    if not 0 <= learning_rate <= float(np.finfo(np.float32).max):
-        wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
-        raise InputError(Sentence(wrong, rate=learning_rate))

@@ -16,7 +16,6 @@ from torch.nn.functional import mse_loss, one_hot
 
 from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
-from embcli.records import Document
 from embcli.verbs.compare.pair import Gradient, Outputs, Training
 
 TorchLayer = torch.nn.Embedding | torch.nn.Linear
@@ -47,18 +46,29 @@ def compare(
     index = torch.from_numpy(ids.astype(np.int64))
     with torch.no_grad():
         lookup = embedding(index)
-        product = _product(linear, index)
+        # A row of the one-hot matrix has a single 1, so the sums are exact in any order, and slices
+        # give the same bits as the whole.
+        slices = _sliced(index, size, _OUTPUT_SLICE)
+        product = torch.cat([linear(_input(linear, part)) for part in slices])
 
     gradient = None
     if has_gradient:
         gradient = _gradient(embedding, linear, index, target, learning_rate)
+    length = len(ids)
+    cost = {
+        "multiply_adds": {"embedding": 0, "linear": length * size * dim},
+        "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
+        # Only the linear layer needs a one-hot matrix; torch makes it as int64.
+        "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},
+        "multiplications_by_zero": length * (size - 1) * dim,
+    }
     return Outputs(
         origin=origin,
         first=first_weight.numpy(),
         weight=embedding.weight.detach().numpy(),
         embedding=lookup.numpy(),
         linear=product.numpy(),
-        cost=_cost(len(index), size, dim),
+        cost=cost,
         gradient=gradient,
     )
 
@@ -81,27 +91,6 @@ def _sliced(ids: torch.Tensor, size: int, elements: int) -> tuple[torch.Tensor, 
     A slice has at least one ID, however large V is.
     """
     return torch.split(ids, max(elements // size, 1))
-
-
-def _product(linear: torch.nn.Linear, ids: torch.Tensor) -> torch.Tensor:
-    """Return the output of the linear layer for the one-hot matrix of the IDs, (T, D).
-
-    A row of that matrix has a single 1, so the sums are exact in any order, and slices give the
-    same bits as the whole.
-    """
-    slices = _sliced(ids, linear.in_features, _OUTPUT_SLICE)
-    return torch.cat([linear(_input(linear, part)) for part in slices])
-
-
-def _cost(length: int, size: int, dim: int) -> Document:
-    """Return what both ways take for T tokens: multiplications, and bytes that are read or made."""
-    return {
-        "multiply_adds": {"embedding": 0, "linear": length * size * dim},
-        "weight_bytes_read": {"embedding": 4 * length * dim, "linear": 4 * size * dim},
-        # Only the linear layer needs a one-hot matrix; torch makes it as int64.
-        "one_hot_bytes": {"int64": 8 * length * size, "float32": 4 * length * size},
-        "multiplications_by_zero": length * (size - 1) * dim,
-    }
 
 
 def _gradient(

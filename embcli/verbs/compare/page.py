@@ -44,7 +44,7 @@ from embcli.page.labels import (
 from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
-from embcli.verbs.compare.pair import Gradient, Pair, Training, Verdict
+from embcli.verbs.compare.pair import Gradient, Pair, Verdict
 from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import in_bytes
 
@@ -110,7 +110,13 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
             case "first":
                 shape = f"(D, V) = ({dim:,}, {size:,})"
                 yield title(f"{place}The linear layer's own first weights, {shape}")
-                yield safe_text(_first_weights_in_words(comparison))
+                bound = 1 / math.sqrt(size)
+                drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
+                how = "torch.nn.Embedding normal ones: one seed gives other numbers"
+                if not comparison.origin.is_seeded:
+                    seed = comparison.run["seed"]
+                    how = f"here from seed {seed}; the file's matrix replaces them"
+                yield safe_text(f"{drawn}, {how}.")
                 yield _weight(comparison, comparison.first, "D")
             case "shared":
                 shape = f"(V, D) = ({size:,}, {dim:,})"
@@ -168,14 +174,6 @@ def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     labels.append(Label("the 1 is at", places, "left"))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(missing)
-
-
-def _first_weights_in_words(comparison: Comparison) -> str:
-    bound = 1 / math.sqrt(len(comparison.weight))
-    drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
-    if comparison.origin.is_seeded:
-        return f"{drawn}, torch.nn.Embedding normal ones: one seed gives other numbers."
-    return f"{drawn}, here from seed {comparison.run['seed']}; the file's matrix replaces them."
 
 
 def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
@@ -283,32 +281,34 @@ def _explanation(comparison: Comparison) -> RenderResult:
     token_id = int(comparison.tokens.ids[row])
     both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
     yield safe_text(f"At token {row} (ID {token_id}), column {column}: {both}.")
-    yield safe_text(_why_different(verdict, token_id, column))
-
-
-def _why_different(verdict: Verdict, token_id: int, column: int) -> str:
-    if verdict.kind == "value":
-        return "The sum of linear was rounded."
+    why = "The sum of linear was rounded."
     if verdict.kind == "nan bits":
-        return "Both are NaN there; only the bits of the NaN differ."
-    if verdict.kind == "zero sign":
+        why = "Both are NaN there; only the bits of the NaN differ."
+    elif verdict.kind == "zero sign":
         equal = "As numbers they are equal; only the sign of a zero differs"
-        return f"{equal}, as the sum of -0 and +0 is +0."
-
-    others = [cause for cause in verdict.causes if cause[0] != token_id]
-    row, value = others[0]
-    factor = _number(value)
-    return (
-        f"Row {row} of the weight has {factor} in column {column}: embedding reads only the row "
-        f"of the ID, linear multiplies all others by 0, and 0 · {factor} = NaN."
-    )
+        why = f"{equal}, as the sum of -0 and +0 is +0."
+    elif verdict.kind == "nan":
+        others = [cause for cause in verdict.causes if cause[0] != token_id]
+        cause, value = others[0]
+        factor = _number(value)
+        why = (
+            f"Row {cause} of the weight has {factor} in column {column}: embedding reads only the "
+            f"row of the ID, linear multiplies all others by 0, and 0 · {factor} = NaN."
+        )
+    yield safe_text(why)
 
 
 def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
     """Yield the product: one-hot rows of tokens, the rows that they multiply, and the sums."""
     length, dim = comparison.linear.shape
     size = len(comparison.weight)
-    tokens = Excerpt.ends(_tokens_of_drawing(comparison, width, most_rows), length)
+    # So many one-hot columns fit beside the other labels and two columns of numbers.
+    labels = 26  # cells
+    one_hot_column = 3  # cells
+    number = NumberFormat([comparison.weight], comparison.style.precision).width
+    columns = (width - labels - 2 * number) // one_hot_column
+    most_tokens = max(min(_FEW, columns, most_rows // 2), 1)
+    tokens = Excerpt.ends(most_tokens, length)
     ids = comparison.tokens.ids[tokens.places]
     rows = picked_rows(ids, context_rows(size))
     factors = comparison.weight[rows.rows]
@@ -326,15 +326,6 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         sections=[len(rows.rows) + len(rows.gaps)],
         rows_left_out=omission(tokens, "token"),
     )
-
-
-def _tokens_of_drawing(comparison: Comparison, width: int, most_rows: int) -> int:
-    """Return how many one-hot columns fit beside the other labels and two columns of numbers."""
-    labels = 26  # cells
-    one_hot_column = 3  # cells
-    number = NumberFormat([comparison.weight], comparison.style.precision).width
-    columns = (width - labels - 2 * number) // one_hot_column
-    return max(min(_FEW, columns, most_rows // 2), 1)
 
 
 def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list[Label]:
@@ -389,7 +380,14 @@ def _backward_pass(
 
     if training is not None:
         yield ""
-        yield from _training(training)
+        step = f"row - {training.learning_rate:g} · gradient"
+        yield title(f"After one step of torch.optim.SGD: {step}")
+        if not training.verdict.identical:
+            yield _judgement(training.verdict)
+        rows = f"of {training.size:,} rows"
+        embedding = f"{training.rows['embedding']:,} {rows} in the embedding"
+        linear = f"{training.rows['linear']:,} {rows} in the linear layer"
+        yield safe_text(f"Moved: {embedding}, {linear}.")
         if training.loss > gradient.loss:
             yield safe_text("The loss rose: this learning rate is too large for it to fall.")
         return
@@ -437,16 +435,6 @@ def _gradient_table(
     gaps = [len(lines) * gap for gap in excerpt.gaps]
     missing = omission(excerpt, "ID", gradient.ids)
     return _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
-
-
-def _training(training: Training) -> RenderResult:
-    size = training.size
-    yield title(f"After one step of torch.optim.SGD: row - {training.learning_rate:g} · gradient")
-    if not training.verdict.identical:
-        yield _judgement(training.verdict)
-    embedding = f"{training.rows['embedding']:,} of {size:,} rows in the embedding"
-    linear = f"{training.rows['linear']:,} of {size:,} rows in the linear layer"
-    yield safe_text(f"Moved: {embedding}, {linear}.")
 
 
 def _cost_table(cost: Document) -> Table:

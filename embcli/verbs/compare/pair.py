@@ -79,8 +79,21 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
     if not is_different.any():
         return Verdict("identical", left.size, 0, 0.0)
 
-    kind, places = _most_serious(left, right, is_different)
+    # The most serious kind that occurs, and where it is, (n, D) bool.
     sizes = differences(left, right)
+    is_nan_in_one = np.isnan(left) != np.isnan(right)
+    has_other_nan_bits = np.isnan(left) & is_different
+    kind: VerdictKind = "zero sign"
+    places = is_different
+    if is_nan_in_one.any():
+        kind = "nan"
+        places = is_nan_in_one
+    elif (sizes > 0).any():
+        kind = "value"
+        places = sizes > 0
+    elif has_other_nan_bits.any():
+        kind = "nan bits"
+        places = has_other_nan_bits
     # argmax takes the first NaN for the largest.
     place = int(np.argmax(np.where(places, sizes, -1)))
     row, column = divmod(place, left.shape[1])
@@ -99,24 +112,6 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
         right=decimals(right[row, column]),
         causes=tuple(causes),
     )
-
-
-def _most_serious(
-    left: np.ndarray, right: np.ndarray, is_different: np.ndarray
-) -> tuple[VerdictKind, np.ndarray]:
-    """Return the most serious kind of difference, and where it is, (n, D) bool."""
-    left_is_nan = np.isnan(left)
-    right_is_nan = np.isnan(right)
-    is_nan_in_one = left_is_nan != right_is_nan
-    if is_nan_in_one.any():
-        return "nan", is_nan_in_one
-    is_other_number = differences(left, right) > 0
-    if is_other_number.any():
-        return "value", is_other_number
-    has_other_nan_bits = left_is_nan & right_is_nan & is_different
-    if has_other_nan_bits.any():
-        return "nan bits", has_other_nan_bits
-    return "zero sign", is_different
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
@@ -155,7 +150,7 @@ class Outputs(Pair):
     origin: Origin  # where the weight comes from
     first: np.ndarray  # (D, V) float32: the linear layer's own first weights
     weight: np.ndarray  # (V, D) float32: the weight of both layers
-    cost: Document  # a JSON document has it as it is
+    cost: Document  # multiplications, and bytes that are read or made; a JSON document has it
     gradient: Gradient | None
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
@@ -258,13 +258,13 @@ def lookup(
 
 def _joined_kind(name: str) -> JoinedKind:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
-    kind = kind_named(name)
+    kind: JoinedKind = kind_named(name)
     hint = ""
     if kind in KINDS:
         hint = "Rotary and relative positions are not added to a token row; "
         hint += "embcli positions rotary shows them"
     check_choice("position", kind, JOINED_KINDS, hint)
-    return cast("JoinedKind", kind)
+    return kind
 
 
 def _chosen_matrices(

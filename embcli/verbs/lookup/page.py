@@ -92,12 +92,16 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     index = lookup.chosen[excerpt.places]
     yield title(_title(lookup))
 
+    # `hidden` has a table of its own if it has other columns, or a scale of colours.
+    is_hidden_apart = len(lookup._columns_of("hidden")) != len(lookup.columns)
+    if lookup.style.heat and lookup.shown != ("hidden",):
+        is_hidden_apart = True
     terms = []
     hidden = []
     for term in lookup.terms_of_sum(index, lookup.shown):
         is_same_as_token = term.name == "input" and not lookup.plan.input_steps
         is_shown = not is_same_as_token if _shows_sum(lookup) else term.name in lookup.shown
-        if term.name == "hidden" and _is_hidden_apart(lookup):
+        if term.name == "hidden" and is_hidden_apart:
             hidden.append(term)
         elif is_shown:
             terms.append(term)
@@ -109,12 +113,6 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
             yield ""
         yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
         yield _matrix(lookup, hidden, excerpt, is_spaced, every=False)
-
-
-def _is_hidden_apart(lookup: Lookup) -> bool:
-    """Return whether `hidden` has a table of its own: other columns, or a scale of colours."""
-    has_other_columns = len(lookup._columns_of("hidden")) != len(lookup.columns)
-    return has_other_columns or (lookup.style.heat and lookup.shown != ("hidden",))
 
 
 def _shows_sum(lookup: Lookup) -> bool:
@@ -273,7 +271,11 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     arrows = []
     goals = []
     for number, row in enumerate(picked.rows.tolist()):
-        places = _places_in_words(lookup, index[ids == row])
+        sequence, position = tokens.places(index[ids == row])
+        places = [str(place) for place in position]
+        if tokens.many:
+            pairs = zip(sequence, position, strict=True)
+            places = [f"{number}:{place}" for number, place in pairs]
         if not places:
             names[number] = None
         arrows.append(f"{row} →" if places else "")
@@ -297,14 +299,6 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     )
     yield from omitted(picked.missing)
     yield ""
-
-
-def _places_in_words(lookup: Lookup, index: np.ndarray) -> list[str]:
-    """Return the positions of these tokens, `2`, with the sequence if there are many, `0:2`."""
-    sequence, position = lookup.tokens.places(index)
-    if not lookup.tokens.many:
-        return list(map(str, position))
-    return [f"{number}:{place}" for number, place in zip(sequence, position, strict=True)]
 
 
 # --- the trace ---

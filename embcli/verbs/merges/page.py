@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.style import Style
 from rich.text import Text
 
 from embcli.encodings.merging import Derivation
@@ -127,24 +126,23 @@ def _number_cell(number: float | None, form: str = "") -> str:
 
 
 def _trees(result: Merges, width: int) -> RenderResult:
-    """Yield a tree for each piece, as many side by side as fit; one alone may be wider."""
+    """Yield a tree for each piece, as many side by side as fit; one alone may be wider.
+
+    A piece without merges has one line.
+    """
     trees = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        trees.append(_tree(result, piece, token_style(number)))
+        if not piece.merges:
+            trees.append([_line_of_tokens(result, piece)])
+            continue
+        tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
+        *upper_lines, last_line = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
+        trees.append([*map(Text, upper_lines), Text(last_line, token_style(number))])
     yield from side_by_side(trees, width, _TREE_GAP)
     missing = len(result.pieces) - _MOST_TREES
     if missing > 0:
         yield ""
         yield safe_text(f"Not drawn: {counted(missing, 'more piece')}.")
-
-
-def _tree(result: Merges, piece: Derivation, style: Style) -> list[Text]:
-    """Return the lines of a piece's tree, or one line if it has no merges."""
-    if not piece.merges:
-        return [_line_of_tokens(result, piece)]
-    tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
-    *upper_lines, last_line = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
-    return [*map(Text, upper_lines), Text(last_line, style)]
 
 
 def _line_of_tokens(result: Merges, piece: Derivation) -> Text:

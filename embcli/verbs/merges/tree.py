@@ -26,7 +26,10 @@ def symbols_width(piece: Derivation) -> int:
 
 def tree_lines(piece: Derivation, tokens: Mapping[int, bytes | None]) -> list[str]:
     """Return the lines of a piece's tree; `tokens` are the bytes of its IDs."""
-    nodes = [_symbol_node(symbol) for symbol in piece.symbols]
+    nodes = []
+    for symbol in piece.symbols:
+        text = shown(symbol)
+        nodes.append(_Node(symbol, [text], (cell_len(text) - 1) // 2))
     for step in piece.steps:
         neighbours = [(left.token, right.token) for left, right in pairwise(nodes)]
         place = neighbours.index((step.left or b"", step.right or b""))
@@ -68,11 +71,6 @@ class _Node:
         centred = self.middle - (cells - 1) // 2
         start = max(min(centred, self.width - cells), 0)
         self.lines.append(" " * start + text)
-
-
-def _symbol_node(symbol: bytes) -> _Node:
-    text = shown(symbol)
-    return _Node(symbol, [text], (cell_len(text) - 1) // 2)
 
 
 def _joined(parts: Sequence[_Node]) -> _Node:

@@ -18,7 +18,7 @@ from embcli.layer import Layer, Origin, shape_of
 from embcli.names import METRICS, Metric, TokenLayer
 from embcli.numerics.search import Search, nearest
 from embcli.opened import Opened, TextOrIds, remark_scaled
-from embcli.records import Document, FieldType, Records, listed, run_of
+from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
 from embcli.selection import Selection
 from embcli.tokens import chosen_rows, token_text, tokens_of
@@ -58,10 +58,16 @@ class Neighbors(Result, verb="neighbors"):
 
     def records(self) -> Records:
         """Return a row for each neighbour; what holds for the whole search stands in the run."""
+        documents = []
+        for query, left_out in zip(self.queries, self.search.left_out, strict=True):
+            # The rows of the query itself are no answers.
+            scores = zip(left_out.ids.tolist(), left_out.scores.tolist(), strict=True)
+            own_rows = [{"id": row, "score": score} for row, score in scores]
+            documents.append({**query.document(), "left_out": own_rows})
         run = run_of(self.encoding, **self.origin.document())
         run |= {
             "metric": self.metric,
-            "queries": self._query_documents(),
+            "queries": documents,
             "searched": self.search.searched,
             "not_finite": len(self.search.not_finite),
             "zero": len(self.search.zero),
@@ -79,15 +85,6 @@ class Neighbors(Result, verb="neighbors"):
             columns["token"] = (str, [token_text(token) for token in self.tokens(ids)])
         columns["score"] = (float, self.scores)
         return listed(run, "neighbors", **columns)
-
-    def _query_documents(self) -> list[Document]:
-        """Return each query, and the scores of its own rows, which are no answers."""
-        documents = []
-        for query, left_out in zip(self.queries, self.search.left_out, strict=True):
-            scores = zip(left_out.ids.tolist(), left_out.scores.tolist(), strict=True)
-            own_rows = [{"id": row, "score": score} for row, score in scores]
-            documents.append({**query.document(), "left_out": own_rows})
-        return documents
 
 
 def neighbors(

@@ -131,7 +131,17 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
 def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:
     """Return a bar for each score, longer for nearer; the header shows the ends of the scale."""
     longest = 12  # cells
-    empty, full = _scale(neighbors, number)
+    # A row that is perpendicular to the query, and as long, has no bar; the query has a full one.
+    square = float(np.square(neighbors.vectors[number]).sum())
+    empty = 0.0
+    match neighbors.metric:
+        case "cosine":
+            full = 1.0
+        case "dot":
+            full = max(square, float(neighbors.search.rankings[number].scores.max()))
+        case "l2":
+            empty = math.sqrt(2 * square)
+            full = 0.0
     span = (full - empty) or -1  # a query of zeros has no scale
     shares = (scores - empty) / span
     bars = [bar(share, longest) if share > 0 else "" for share in shares.tolist()]
@@ -140,20 +150,3 @@ def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:
     right_end = f"{full:.3g}"
     header = left_end + right_end.rjust(longest - len(left_end))
     return Label(header, [safe_text(text, "accent") for text in bars], "left")
-
-
-def _scale(neighbors: Neighbors, number: int) -> tuple[float, float]:
-    """Return the scores without a bar and with a full one.
-
-    The first is that of a perpendicular row as long as the query, the second that of the query
-    itself or a larger product.
-    """
-    square = float(np.square(neighbors.vectors[number]).sum())
-    match neighbors.metric:
-        case "cosine":
-            return 0.0, 1.0
-        case "dot":
-            largest = float(neighbors.search.rankings[number].scores.max())
-            return 0.0, max(square, largest)
-        case "l2":
-            return math.sqrt(2 * square), 0.0

@@ -65,10 +65,18 @@ def queries_of_tokens(
     if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
         notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
 
+    starts = tokens.starts.tolist()
+    sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(starts)]
     check_ids(tokens, rows, can_enlarge=False)
     added = _terms("plus", plus, encoding, rows)
     subtracted = _terms("minus", minus, encoding, rows)
-    return [Query(ids, added, subtracted) for ids in _sequences(tokens)]
+    empty_lines = [number for number, ids in enumerate(sequences, 1) if not len(ids)]
+    if empty_lines or not sequences:
+        where = "the input"
+        if tokens.many and empty_lines:
+            where = f"line {empty_lines[0]:,}"
+        raise InputError(f"{where} has no tokens, so there are no neighbours")
+    return [Query(ids, added, subtracted) for ids in sequences]
 
 
 def _terms(
@@ -83,19 +91,6 @@ def _terms(
             raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
         check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, can_enlarge=False)
     return tuple(encoded)
-
-
-def _sequences(tokens: Tokens) -> list[np.ndarray]:
-    """Return the IDs of each sequence, (n,) int64; raise InputError for one without tokens."""
-    starts = tokens.starts.tolist()
-    sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(starts)]
-    empty_lines = [number for number, ids in enumerate(sequences, 1) if not len(ids)]
-    if empty_lines or not sequences:
-        where = "the input"
-        if tokens.many and empty_lines:
-            where = f"line {empty_lines[0]:,}"
-        raise InputError(f"{where} has no tokens, so there are no neighbours")
-    return sequences
 
 
 def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:

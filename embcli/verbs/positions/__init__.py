@@ -171,7 +171,10 @@ def positions(
     model_positions = positions_of(source, kind, context_length)
     length = model_positions.length
     check_options(model_positions.kind, pairing=pairing, theta=theta, ids=ids)
-    token_ids = _one_id(ids)
+    token_ids = parse_ids("0" if ids is None else str(ids))
+    if len(token_ids) != 1:
+        wrong = "{ids} must be one token ID, not {count}: {given!r}"
+        raise InputError(Sentence(wrong, count=len(token_ids), given=str(ids)[:40]))
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, model_positions.dim))
     theta = DEFAULT_THETA if theta is None else theta
@@ -214,14 +217,3 @@ def _metric(source: Source, metric: Similarity | None, is_similarity: bool) -> S
     if metric is not None:
         return metric
     return "dot" if source.origin.is_seeded else "cosine"
-
-
-def _one_id(ids: str | int | None) -> np.ndarray:
-    """Return the ID of the token row that positions are applied to, (1,) int64; by default 0."""
-    if ids is None:
-        ids = "0"
-    token_ids = parse_ids(str(ids))
-    if len(token_ids) != 1:
-        wrong = "{ids} must be one token ID, not {count}: {given!r}"
-        raise InputError(Sentence(wrong, count=len(token_ids), given=str(ids)[:40]))
-    return token_ids

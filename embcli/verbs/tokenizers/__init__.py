@@ -17,7 +17,7 @@ from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, check_choice
 from embcli.names import CUT_FAULTS, CutFault, __version__
 from embcli.opened import TextOrIds
-from embcli.records import Document, FieldType, Names, Piece, Records
+from embcli.records import FieldType, Names, Piece, Records
 from embcli.result import Result
 from embcli.text import encode_sequences, sequences_of
 from embcli.tokens import Tokens
@@ -80,43 +80,37 @@ class Tokenizers(Result, verb="tokenizers"):
         for number in numbers:
             start = int(bounds.starts[number])
             stop = int(bounds.stops[number])
-            yield self._segment(start, stop, bool(bounds.is_same[number]))
+            sequence = int(np.searchsorted(self.bases, start, "right")) - 1
+            base = int(self.bases[sequence])
+            text_before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
 
-    def _segment(self, start: int, stop: int, is_same: bool) -> Segment:
-        """Return the segment between two places, with the tokens of each encoding."""
-        sequence = int(np.searchsorted(self.bases, start, "right")) - 1
-        base = int(self.bases[sequence])
-        text_before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
-
-        tokens_by_encoding = []
-        ends_by_encoding = []
-        for tokens, ends in zip(self.tokens, self.ends, strict=True):
-            first = int(np.searchsorted(ends, start, "right"))
-            if start == base:
-                # Tokens without text can end where the text begins: they belong to it, too.
-                first = int(tokens.starts[sequence])
-            part = slice(first, int(np.searchsorted(ends, stop, "right")))
-            tokens_by_encoding.append([token or b"" for token in tokens.bytes_of(tokens.ids[part])])
-            ends_by_encoding.append((ends[part] - start).tolist())
-        return Segment(sequence, len(text_before), is_same, tokens_by_encoding, ends_by_encoding)
+            segment_tokens = []
+            segment_ends = []
+            for tokens, ends in zip(self.tokens, self.ends, strict=True):
+                first = int(np.searchsorted(ends, start, "right"))
+                if start == base:
+                    # Tokens without text can end where the text begins: they belong to it, too.
+                    first = int(tokens.starts[sequence])
+                part = slice(first, int(np.searchsorted(ends, stop, "right")))
+                found = tokens.bytes_of(tokens.ids[part])
+                segment_tokens.append([token or b"" for token in found])
+                segment_ends.append((ends[part] - start).tolist())
+            is_same = bool(bounds.is_same[number])
+            yield Segment(sequence, len(text_before), is_same, segment_tokens, segment_ends)
 
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
         token_fields = Tokenization(self.tokens[0]).records().fields
         fields: dict[str, FieldType] = {"encoding": str, **token_fields, "common": bool}
+        characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,
             "sequences": len(self.texts),
-            "characters": sum(map(len, self.texts)),
+            "characters": characters,
             "bytes": int(self.bases[-1]) - len(self.texts),
             "same": self.same,
             "different": self.different,
         }
-        totals = {"encodings": self._totals_by_encoding()}
-        return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=totals)
-
-    def _totals_by_encoding(self) -> list[Document]:
-        characters = sum(map(len, self.texts))
         totals = []
         for encoding, count in zip(self.encodings, self.counts, strict=True):
             total = {
@@ -126,7 +120,8 @@ class Tokenizers(Result, verb="tokenizers"):
                 "characters_per_token": characters / count if count else None,
             }
             totals.append(total)
-        return totals
+        more = {"encodings": totals}
+        return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=more)
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         token_names = tuple(name for name in names if name not in ("encoding", "common"))

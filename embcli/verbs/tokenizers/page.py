@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from embcli.page import (
@@ -50,15 +49,37 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     shown_segments = 0
     for row in _rows_that_fit(result, line_labels, options):
         shown_segments += len(row.columns)
-        yield _text_table(row, line_labels, has_several_texts=len(result.texts) > 1)
+        heads = []
+        if len(result.texts) > 1:
+            heads.append(f"line {row.sequence + 1}")
+        if any(column.header for column in row.columns):
+            heads.append("char")
+        names = Label(", ".join(heads), line_labels, "left")
+        yield ruled([names, *row.columns], has_rule=False)
     yield ""
 
-    yield ruled(_count_labels(result))
+    characters = sum(map(len, result.texts))
+    ratios = [f"{characters / count:.2f}" if count else "" for count in result.counts]
+    yield ruled(
+        [
+            Label("encoding", [each.name for each in result.encodings], "left", short=True),
+            Label("vocab", [f"{each.vocabulary_size:,}" for each in result.encodings]),
+            Label("tokens", [f"{count:,}" for count in result.counts]),
+            Label("chars/token", ratios),
+        ]
+    )
     yield ""
 
     yield _totals(result)
-    if shown_segments < result.same + result.different:
-        yield LeftOut(f"Left out: {_missing(result, shown_segments)}.")
+    if shown_segments == result.same + result.different:
+        return
+    missing = []
+    if result.same and result.different:
+        missing.append("where all agree")
+    places = result.different - shown_segments
+    if places > 0:
+        missing.append(f"{places:,} more places")
+    yield LeftOut(f"Left out: {' and '.join(missing) or 'the rest of the text'}.")
 
 
 def _rows_that_fit(
@@ -115,10 +136,17 @@ def _aligned_lines(segment: Segment, available: int) -> list[str]:
 
     Dots stand for the tokens that do not fit.
     """
+    longest_token = 18  # cells
     texts_by_encoding = []
     for tokens, ends in zip(segment.tokens, segment.ends, strict=True):
+        texts_by_end: dict[int, str] = {}
         # Each token takes a cell or more, so that others have no room.
-        texts_by_encoding.append(_text_by_end(tokens[:available], ends[:available]))
+        for token, end in zip(tokens[:available], ends[:available], strict=True):
+            text = shorten(shown(token), longest_token)
+            if end in texts_by_end:  # by several tokens, some without text
+                text = f"{texts_by_end[end]}{_CUT}{text}"
+            texts_by_end[end] = text
+        texts_by_encoding.append(texts_by_end)
 
     lines = [""] * len(segment.tokens)
     width = 0
@@ -135,38 +163,6 @@ def _aligned_lines(segment: Segment, available: int) -> list[str]:
     return [line.removesuffix(_CUT) for line in lines]
 
 
-def _text_by_end(tokens: Sequence[bytes], ends: Sequence[int]) -> dict[int, str]:
-    """Return the text of the tokens that end at each place; several do if some have no text."""
-    longest_token = 18  # cells
-    texts: dict[int, str] = {}
-    for token, end in zip(tokens, ends, strict=True):
-        text = shorten(shown(token), longest_token)
-        if end in texts:
-            text = f"{texts[end]}{_CUT}{text}"
-        texts[end] = text
-    return texts
-
-
-def _text_table(row: TextRow, line_labels: Sequence[Text], has_several_texts: bool) -> Table:
-    heads = []
-    if has_several_texts:
-        heads.append(f"line {row.sequence + 1}")
-    if any(column.header for column in row.columns):
-        heads.append("char")
-    return ruled([Label(", ".join(heads), line_labels, "left"), *row.columns], has_rule=False)
-
-
-def _count_labels(result: Tokenizers) -> list[Label]:
-    characters = sum(map(len, result.texts))
-    ratios = [f"{characters / count:.2f}" if count else "" for count in result.counts]
-    return [
-        Label("encoding", [encoding.name for encoding in result.encodings], "left", short=True),
-        Label("vocab", [f"{encoding.vocabulary_size:,}" for encoding in result.encodings]),
-        Label("tokens", [f"{count:,}" for count in result.counts]),
-        Label("chars/token", ratios),
-    ]
-
-
 def _totals(result: Tokenizers) -> Text:
     characters = counted(sum(map(len, result.texts)), "character")
     size = counted(int(result.bases[-1]) - len(result.texts), "byte")
@@ -177,15 +173,3 @@ def _totals(result: Tokenizers) -> Text:
         same = counted(result.same, "token")
         comparison = f"{same} in common, {counted(result.different, 'place')} cut differently"
     return safe_text(f"{characters}, {size}; {comparison}")
-
-
-def _missing(result: Tokenizers, shown_segments: int) -> str:
-    if not result.different:
-        return "the rest of the text"
-    missing = []
-    if result.same:
-        missing.append("where all agree")
-    places = result.different - shown_segments
-    if places:
-        missing.append(f"{places:,} more places")
-    return " and ".join(missing)
