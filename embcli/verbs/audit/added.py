@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.errors import InputError
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 
@@ -70,11 +71,12 @@ class AddedRows:
 
     def mean_of_pieces(self, names: Mapping[int, str], encoding: Encoding) -> np.ndarray:
         """Return which rows are the mean of the rows of the pieces of the token's name."""
-        if not encoding.splits:
-            return np.zeros(len(self.ids), bool)
         distances = np.full(len(self.ids), np.inf)
         for place, token_id in enumerate(self.ids.tolist()):
-            pieces = encoding.encode(names[token_id])
+            try:
+                pieces = encoding.encode(names[token_id])
+            except InputError:  # It splits no text.
+                continue
             if len(pieces) > 1 and token_id not in pieces:
                 mean = self._layer.rows(pieces).mean(axis=0, dtype=np.float64)
                 distances[place] = np.linalg.norm(self.rows[place] - mean)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from embcli.asked.process import NotAskedError
 from embcli.asked.weights import ModelFacts, Question
-from embcli.files import open_tensors
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import NAMES
 from embcli.files.roles import equal_rows
@@ -119,8 +117,8 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         return
 
     counts: Counter[str] = Counter()
-    for file in tensors.files:
-        counts.update(list(open_tensors(Path(file))))
+    for names in tensors.names_by_file().values():
+        counts.update(names)
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"

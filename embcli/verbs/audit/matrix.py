@@ -17,6 +17,7 @@ from embcli.names import TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
 from embcli.verbs.audit.added import Trace, untrained
 from embcli.verbs.audit.distribution import RowGroups
+from embcli.verbs.audit.dtypes import other_dtype
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
     Distances,
@@ -52,6 +53,7 @@ class MatrixAudit:
     files: ModelFiles  # that it belongs to
     shape: tuple[int, int]
     dtype: str
+    other_dtype: str  # that its numbers have, if it is not the one that the file names
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
     unused: dict[int, Unused]  # ID -> why no text can produce it
     # Added tokens that look untrained, (n,) int64 by the trace that their rows have.
@@ -168,6 +170,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         files=files,
         shape=(size, dim),
         dtype=layer.dtype,
+        other_dtype=other_dtype(layer),
         values=values,
         unused=reasons,
         untrained=_untrained(layer, files, added, kinds, scan),
@@ -196,8 +199,7 @@ def _compared(
     norms = scan.norms[reference]
     values: Distances = {"norm": scan.norms}
     unused_values: Distances = {"norm": norms[norms > 0]}
-    has_sum = scan.unused_sum.any() and len(unused_values["norm"]) > 0
-    if scan.covariance is not None and has_sum:
+    if scan.covariance is not None and len(unused_values["norm"]):
         indicators, to_others = indicators_of(layer, reference, scan, scan.covariance, watch)
         values |= indicators
         for indicator, distances in to_others.items():

@@ -89,7 +89,9 @@ class Scan(NamedTuple):
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # that of all rows
     unused_sum: np.ndarray  # (D,) float64: the sum of the finite unused rows
-    covariance: Covariance | None  # that of the finite token rows; None if no row is unused
+    covariance: (
+        Covariance | None
+    )  # that of the finite token rows; None without a sum of unused rows
 
 
 def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
@@ -129,6 +131,8 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
         if len(rows) > 1 and norms[rows[0]] > 0:
             equal.append(tuple(rows))
     columns = np.flatnonzero(is_constant)
+    if not unused_sum.any():
+        covariance = None
     return Scan(
         norms, largest, others, columns, tuple(equal), whole.digest(), unused_sum, covariance
     )

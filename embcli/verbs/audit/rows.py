@@ -10,9 +10,6 @@ from embcli.verbs.audit.finding import Finding, Level
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted
 
-# Models have median norms well above this; float16 that is labelled bfloat16 does not.
-_SMALLEST_MEDIAN = 1e-6
-
 
 def check_broken(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no row is non-finite, zero or too large; those of a head have the kind `head`."""
@@ -42,11 +39,12 @@ def check_constant(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "constant", count, text)
 
 
-def check_median(matrix: MatrixAudit) -> Iterator[Finding]:
-    """Check that norms are as large as those of a model."""
-    median = matrix.median_norm
-    if median < _SMALLEST_MEDIAN:
-        text = f"a median norm of {median:.1e} in the {matrix.in_words}: the dtype may be wrong"
+def check_dtype(matrix: MatrixAudit) -> Iterator[Finding]:
+    """Check that the dtype of 16-bit numbers is the one that their file names."""
+    if matrix.other_dtype:
+        text = (
+            f"the {matrix.in_words} is labelled {matrix.dtype}; its bits are {matrix.other_dtype}"
+        )
         yield Finding("finding", "fit", 1, text)
 
 
