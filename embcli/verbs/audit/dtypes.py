@@ -19,8 +19,9 @@ def other_dtype(layer: Layer) -> str:
     bits = layer.stored(np.arange(min(layer.shape[0], _MOST_ROWS)))
     if bits.itemsize != 2:  # It is computed from other tensors.
         return ""
-    is_wrong = _is_spread(bits, other) and not _is_spread(bits, layer.dtype)
-    return other if is_wrong else ""
+    if _is_spread(bits, layer.dtype) or not _is_spread(bits, other):
+        return ""
+    return other
 
 
 def _is_spread(bits: np.ndarray, dtype: str) -> bool:

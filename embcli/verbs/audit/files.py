@@ -95,8 +95,8 @@ class ModelFiles:
         encoding = self.encoding
         if not unknown or encoding is None or not encoding.splits:
             return set()
-        ids = {*encoding.encode("\U000e0041").tolist()}  # a letter that no vocabulary has
-        return unknown if unknown.isdisjoint(ids) else set()
+        # No vocabulary has this letter.
+        return unknown - {*encoding.encode("\U000e0041").tolist()}
 
     @cached_property
     def input_tensors(self) -> list[str]:

@@ -26,7 +26,6 @@ from embcli.wording import counted
 
 # How the names of classes end that write text.
 _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-_FLOATS = {"float32", "float16", "bfloat16"}
 
 
 def check_sizes(files: ModelFiles) -> Iterator[Finding]:
@@ -197,19 +196,11 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fin
             yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")
 
 
-def check_dtype(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that config.json states the dtype of the token matrix."""
-    stated = files.stated_dtype
-    dtype = checkpoint.roles.token.dtype
-    if stated != dtype and {stated, dtype} <= _FLOATS:
-        text = f"config.json states the dtype {stated}; the token matrix is {dtype}"
-        yield Finding("remark", "fit", 1, text)
-
-
 def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     """Check that a model that writes has a token that ends a text, and that padding has its own."""
-    classes = checkpoint.config.get("architectures") or []
-    is_writer = any(str(name).endswith(_WRITERS) for name in classes)
+    classes = checkpoint.config.get("architectures")
+    names = classes if isinstance(classes, list) else []
+    is_writer = any(str(name).endswith(_WRITERS) for name in names)
     if is_writer and not files.rows_of("eos"):
         yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
     shared = {*files.padding_rows} & {*files.rows_of("unk")}
@@ -226,8 +217,9 @@ def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     counts = Counter(map(words.token_bytes, range(words.vocabulary_size)))
     repeated = [word for word, count in counts.items() if word and count > 1]
     if repeated:
-        words_in_quotes = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
+        names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
         number = counted(len(repeated), "word")
-        names = first_names(words_in_quotes, 5)
-        text = f"{number} with several rows, of which a text gets the first: {names}"
+        text = (
+            f"{number} with several rows, of which a text gets the first: {first_names(names, 5)}"
+        )
         yield Finding("remark", "fit", len(repeated), text)

@@ -155,7 +155,9 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
         rows = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
-        compared.append(_compared(layer, np.array(rows, np.int64), scan, used, watch))
+        values, unused_values = indicators_of(layer, np.array(rows, np.int64), scan, watch)
+        used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
+        compared.append(_Compared(values, separation_of(unused_values, used_values)))
         if compared[-1].separation.threshold is not None:
             break
     values, separation = max(compared, key=lambda each: each.separation.area or 0)
@@ -188,32 +190,17 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
 
 
 class _Compared(NamedTuple):
+    """All rows held against some of the unused ones."""
+
     values: Distances
     separation: Separation
 
 
-def _compared(
-    layer: Layer, reference: np.ndarray, scan: Scan, used: np.ndarray, watch: Watch
-) -> _Compared:
-    """Hold all rows against the unused rows of a reference, (n,) int64."""
-    norms = scan.norms[reference]
-    values: Distances = {"norm": scan.norms}
-    unused_values: Distances = {"norm": norms[norms > 0]}
-    if scan.covariance is not None and len(unused_values["norm"]):
-        indicators, to_others = indicators_of(layer, reference, scan, scan.covariance, watch)
-        values |= indicators
-        for indicator, distances in to_others.items():
-            unused_values[indicator] = distances[reference]
-    used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
-    return _Compared(values, separation_of(unused_values, used_values))
-
-
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
     """Return the names of the added tokens that have a row and a use, by ID."""
-    names = dict(files.encoding.added) if files.encoding else {}
-    for token_id in (*reasons, *files.padding_rows):
-        names.pop(token_id, None)
-    return {token_id: name for token_id, name in names.items() if token_id < size}
+    added = files.encoding.added if files.encoding else {}
+    without_use = {*reasons, *files.padding_rows}
+    return {row: name for row, name in added.items() if row < size and row not in without_use}
 
 
 def _untrained(

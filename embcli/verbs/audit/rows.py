@@ -10,6 +10,8 @@ from embcli.verbs.audit.finding import Finding, Level
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted
 
+_FLOATS = {"float32", "float16", "bfloat16"}
+
 
 def check_broken(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no row is non-finite, zero or too large; those of a head have the kind `head`."""
@@ -40,12 +42,15 @@ def check_constant(matrix: MatrixAudit) -> Iterator[Finding]:
 
 
 def check_dtype(matrix: MatrixAudit) -> Iterator[Finding]:
-    """Check that the dtype of 16-bit numbers is the one that their file names."""
+    """Check that the dtype that files name is that of the numbers."""
+    dtype = matrix.dtype
+    stated = matrix.files.stated_dtype
     if matrix.other_dtype:
-        text = (
-            f"the {matrix.in_words} is labelled {matrix.dtype}; its bits are {matrix.other_dtype}"
-        )
+        text = f"the {matrix.in_words} is labelled {dtype}; its bits are {matrix.other_dtype}"
         yield Finding("finding", "fit", 1, text)
+    elif stated != dtype and {stated, dtype} <= _FLOATS:
+        text = f"config.json states the dtype {stated}; the {matrix.in_words} is {dtype}"
+        yield Finding("remark", "fit", 1, text)
 
 
 def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
@@ -58,8 +63,7 @@ def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
 
 def check_candidates(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no row of a used token is like those of unused ones."""
-    count = len(matrix.candidates)
-    if count:
-        text = f"{counted(count, 'token')} like unused rows, in the {matrix.in_words}"
-        ids = tuple(matrix.candidates.tolist())
-        yield Finding("remark", "candidates", count, text, True, matrix.name, ids)
+    ids = tuple(matrix.candidates.tolist())
+    if ids:
+        text = f"{counted(len(ids), 'token')} like unused rows, in the {matrix.in_words}"
+        yield Finding("remark", "candidates", len(ids), text, True, matrix.name, ids)

@@ -15,7 +15,6 @@ from embcli.files.tensors import Tensors
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
 
-_LONGEST = 1 << 20  # bytes
 # The names of most special tokens: <|im_start|>, <start_of_turn>, </s>, <eos>.
 _NAME = re.compile(
     r"<\|[\w ./-]{1,40}\|>|<(?:start|end)_of_\w{1,30}>|</?s>|<(?:bos|eos|eot|pad|unk|sep|cls|mask)>"
@@ -42,15 +41,13 @@ def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             _parse(template)
         except ImportError:
             yield NotChecked("the chat template: pip install 'embcli[transformers]'")
-        except Exception as error:  # of syntax, or for one that is nested too deeply
+        except Exception as error:  # It can be nested too deeply, too.
             reason = " ".join(str(error).split())
-            yield Finding("remark", "template", 1, f"the chat template has an error: {reason}")
-        if not template.strip():
-            yield Finding("remark", "template", 1, "the chat template is empty")
+            yield Finding("remark", "template", 1, f"the chat template is faulty: {reason}")
 
 
 def _parse(template: str) -> None:
-    """Parse a template with the tags that it has in transformers."""
+    """Parse a template with the tags that it has in transformers; raises an error of Jinja's."""
     from jinja2 import Environment
     from jinja2.ext import Extension
     from jinja2.nodes import Node
@@ -64,14 +61,16 @@ def _parse(template: str) -> None:
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
     environment = Environment(extensions=[Generation, "jinja2.ext.loopcontrols"])  # noqa: S701
-    environment.parse(template)
+    if not environment.parse(template.strip()).body:
+        raise ValueError("it is empty")
 
 
 def _templates(tensors: Tensors) -> Iterator[str]:
     """Yield the chat templates in a GGUF file, and in the files beside the weights."""
+    longest = 1 << 20  # bytes
     own_file = tensors.path.with_name("chat_template.jinja")
     if own_file.is_file():
-        yield Binary(own_file).read(0, _LONGEST).decode("utf-8", "replace")
+        yield Binary(own_file).read(0, longest).decode("utf-8", "replace")
     stored = sibling_json(tensors.path, "tokenizer_config.json").get("chat_template")
     # There can be several with names of their own.
     listed = stored if isinstance(stored, list) else [stored]
