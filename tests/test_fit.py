@@ -551,13 +551,26 @@ def test_an_id_that_is_no_number_is_refused(in_process, value):
     assert f"eos_token_id is {value!r}, which" in in_process.refused("audit", "m")
 
 
-def test_names_in_the_chat_template_that_are_not_one_token_get_a_remark():
-    write_json(
-        "tokenizer_config.json", **PLAIN, chat_template="{{ '<|im_start|>' }}<s>{{ '<|im_end|>' }}"
-    )
-    finding = next(finding for finding in audited().findings if finding.kind == "template")
-    assert finding.rows == 2
-    assert finding.level == "remark"
+@cases
+def test_what_is_wrong_in_a_chat_template_is_a_remark(template, text):
+    write_json("tokenizer_config.json", **PLAIN, chat_template=template)
+    assert [each.text for each in audited().findings if each.kind == "template"] == text
+    assert "template" in found_kinds(audited(), "remark") or not text
+
+
+def test_a_chat_template_in_a_file_of_its_own_is_checked():
+    Path("m/chat_template.jinja").write_text("{{ x")
+    (finding,) = [each for each in audited().findings if each.kind == "template"]
+    assert "unexpected end of template" in finding.text
+
+
+@cases
+def test_roles_and_dtypes_that_may_be_wrong_are_remarks(settings, names, texts):
+    write_json("config.json", **config(**settings))
+    write_json("tokenizer_config.json", **PLAIN, **names)
+    found = audited()
+    assert [each.text for each in found.findings if each.kind != "padding"] == texts
+    assert found.is_sound
 
 
 @cases

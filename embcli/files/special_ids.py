@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from embcli.binary import Binary
-from embcli.encodings.encoding import Encoding, sibling_json
+from embcli.encodings.encoding import sibling_json
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 
@@ -76,31 +74,3 @@ def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
         if ids:
             role = _GGUF_ROLES.get(match[1], match[1])
             yield SpecialId(role, file, ids)
-
-
-def _is_token(name: str, encoding: Encoding) -> bool:
-    """Return whether the name of a special token is one token."""
-    ids = encoding.encode(name, special=True)
-    return len(ids) == 1 and encoding.token_bytes(int(ids[0])) == name.encode()
-
-
-# The names of most special tokens in chat templates: <|im_start|>, <start_of_turn>, [INST].
-_TEMPLATE_NAME = re.compile(r"<\|[\w ./-]{1,40}\|>|<(?:start|end)_of_\w{1,30}>|\[/?INST\]")
-
-
-def unknown_template_names(weights: Path, encoding: Encoding) -> tuple[str, ...]:
-    """Return the names of special tokens in the chat template that are not one token."""
-    longest = 1 << 20  # bytes
-    # It is a text, or a list of several with names of their own.
-    config = sibling_json(weights, "tokenizer_config.json")
-    template = str(config.get("chat_template"))
-    own_file = weights.with_name("chat_template.jinja")
-    if own_file.is_file():
-        data = Binary(own_file).read(0, longest)
-        template += data.decode("utf-8", "replace")
-    return tuple(name for name in template_names(template) if not _is_token(name, encoding))
-
-
-def template_names(template: str) -> list[str]:
-    """Return the names in a chat template that look like those of special tokens."""
-    return sorted(set(_TEMPLATE_NAME.findall(template)))

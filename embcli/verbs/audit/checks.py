@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from embcli.files.checkpoint import Checkpoint
-from embcli.verbs.audit import fit, gguf, load, rows, trained
+from embcli.verbs.audit import fit, gguf, load, rows, template, trained
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -24,7 +24,9 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     fit.check_vocab_size,
     fit.check_head,
     fit.check_special_ids,
-    fit.check_template,
+    fit.check_roles,
+    template.check_names,
+    template.check_syntax,
     fit.check_words,
     gguf.check_vocabulary,
 )
@@ -32,7 +34,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
 _OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (
     rows.check_broken,
     rows.check_constant,
-    rows.check_median,
+    rows.check_dtype,
     rows.check_equal,
     rows.check_candidates,
     trained.check_untrained,

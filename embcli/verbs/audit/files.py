@@ -17,7 +17,7 @@ from embcli.layer import Source, shape_of
 
 # The norm from which on a row overflows: its square in float32, and the norm itself in float16.
 _OVERFLOW_AT = 1.8446744e19
-_OVERFLOW_AT_BY_DTYPE = {"float16": 65_520.0}
+_OVERFLOW_AT_IN_FLOAT16 = 65_520.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +52,15 @@ class ModelFiles:
         return ", sizes and special IDs" if has_sizes else ""
 
     @property
+    def stated_dtype(self) -> str:
+        """The dtype that config.json names, in which a model is loaded."""
+        config = self.checkpoint.roles.config if self.checkpoint else {}
+        return str(config.get("dtype", config.get("torch_dtype")))
+
+    @property
     def overflow_at(self) -> float:
         """The norm from which on a row overflows in the dtype that config.json names."""
-        config = self.checkpoint.roles.config if self.checkpoint else {}
-        dtype = config.get("dtype", config.get("torch_dtype"))
-        return _OVERFLOW_AT_BY_DTYPE.get(str(dtype), _OVERFLOW_AT)
+        return _OVERFLOW_AT_IN_FLOAT16 if self.stated_dtype == "float16" else _OVERFLOW_AT
 
     @cached_property
     def head(self) -> Head | None:

@@ -17,12 +17,15 @@ from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import HEAD_BIASES
 from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
-from embcli.files.special_ids import SpecialId, unknown_template_names
+from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names, rows_in_words
 from embcli.wording import counted
+
+# How the names of classes end that write text.
+_WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
 
 def check_sizes(files: ModelFiles) -> Iterator[Finding]:
@@ -193,15 +196,17 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fin
             yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")
 
 
-def check_template(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that each name of a special token in the chat template is one token."""
-    if files.encoding is None:
-        return
-    names = unknown_template_names(checkpoint.tensors.path, files.encoding)
-    if names:
-        verb = "is" if len(names) == 1 else "are"
-        text = f"{first_names(names, 5)} of the chat template {verb} not one token"
-        yield Finding("remark", "template", len(names), text)
+def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+    """Check that a model that writes has a token that ends a text, and that padding has its own."""
+    classes = checkpoint.config.get("architectures")
+    names = classes if isinstance(classes, list) else []
+    is_writer = any(str(name).endswith(_WRITERS) for name in names)
+    if is_writer and not files.rows_of("eos"):
+        yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
+    shared = {*files.padding_rows} & {*files.rows_of("unk")}
+    if shared:
+        text = f"padding and unknown tokens have one ID, {min(shared)}"
+        yield Finding("remark", "special-ids", 1, text)
 
 
 def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
@@ -212,8 +217,9 @@ def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     counts = Counter(map(words.token_bytes, range(words.vocabulary_size)))
     repeated = [word for word, count in counts.items() if word and count > 1]
     if repeated:
-        words_in_quotes = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
+        names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
         number = counted(len(repeated), "word")
-        names = first_names(words_in_quotes, 5)
-        text = f"{number} with several rows, of which a text gets the first: {names}"
+        text = (
+            f"{number} with several rows, of which a text gets the first: {first_names(names, 5)}"
+        )
         yield Finding("remark", "fit", len(repeated), text)

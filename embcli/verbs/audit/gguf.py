@@ -19,7 +19,6 @@ from embcli.encodings.gguf.vocabulary import GgufEncoding
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.special_ids import template_names
 from embcli.files.tensors import Tensors
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
@@ -105,10 +104,6 @@ def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> It
         ids = {role: tensors.metadata.get(f"tokenizer.ggml.{role}_token_id") for role in _ENDS}
         roles = [f"{role} {token_id}" for role, token_id in ids.items() if token_id in unfound]
         yield from _warning("special-ids", "special tokens that are not typed CONTROL", roles)
-    found = {token.name for token in encoding.named}
-    template = str(tensors.metadata.get("tokenizer.chat_template"))
-    names = [name for name in template_names(template) if name[0] == "<" and name not in found]
-    yield from _warning("template", "names in the chat template that are no special tokens", names)
 
 
 def _bare(spelling: str) -> str:

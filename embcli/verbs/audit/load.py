@@ -121,11 +121,10 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
         yield Finding("finding", "load", len(repeated), text)
-    in_index = {*tensors}
-    unnamed = [name for name in counts if name not in in_index]
+    unnamed = sorted(counts.keys() - tensors.keys())
     if unnamed:
-        index = tensors.path.name
-        text = f"{index} does not name {_listed(unnamed)}; transformers reads whole files"
+        listed = _listed(unnamed)
+        text = f"{tensors.path.name} does not name {listed}; transformers reads whole files"
         yield Finding("remark", "load", len(unnamed), text)
 
 

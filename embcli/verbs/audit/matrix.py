@@ -17,6 +17,7 @@ from embcli.names import TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
 from embcli.verbs.audit.added import Trace, untrained
 from embcli.verbs.audit.distribution import RowGroups
+from embcli.verbs.audit.dtypes import other_dtype
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
     Distances,
@@ -52,6 +53,7 @@ class MatrixAudit:
     files: ModelFiles  # that it belongs to
     shape: tuple[int, int]
     dtype: str
+    other_dtype: str  # that its numbers have, if it is not the one that the file names
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
     unused: dict[int, Unused]  # ID -> why no text can produce it
     # Added tokens that look untrained, (n,) int64 by the trace that their rows have.
@@ -153,7 +155,9 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
         rows = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
-        compared.append(_compared(layer, np.array(rows, np.int64), scan, used, watch))
+        values, unused_values = indicators_of(layer, np.array(rows, np.int64), scan, watch)
+        used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
+        compared.append(_Compared(values, separation_of(unused_values, used_values)))
         if compared[-1].separation.threshold is not None:
             break
     values, separation = max(compared, key=lambda each: each.separation.area or 0)
@@ -168,6 +172,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         files=files,
         shape=(size, dim),
         dtype=layer.dtype,
+        other_dtype=other_dtype(layer),
         values=values,
         unused=reasons,
         untrained=_untrained(layer, files, added, kinds, scan),
@@ -185,33 +190,17 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
 
 
 class _Compared(NamedTuple):
+    """All rows held against some of the unused ones."""
+
     values: Distances
     separation: Separation
 
 
-def _compared(
-    layer: Layer, reference: np.ndarray, scan: Scan, used: np.ndarray, watch: Watch
-) -> _Compared:
-    """Hold all rows against the unused rows of a reference, (n,) int64."""
-    norms = scan.norms[reference]
-    values: Distances = {"norm": scan.norms}
-    unused_values: Distances = {"norm": norms[norms > 0]}
-    has_sum = scan.unused_sum.any() and len(unused_values["norm"]) > 0
-    if scan.covariance is not None and has_sum:
-        indicators, to_others = indicators_of(layer, reference, scan, scan.covariance, watch)
-        values |= indicators
-        for indicator, distances in to_others.items():
-            unused_values[indicator] = distances[reference]
-    used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
-    return _Compared(values, separation_of(unused_values, used_values))
-
-
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
     """Return the names of the added tokens that have a row and a use, by ID."""
-    names = dict(files.encoding.added) if files.encoding else {}
-    for token_id in (*reasons, *files.padding_rows):
-        names.pop(token_id, None)
-    return {token_id: name for token_id, name in names.items() if token_id < size}
+    added = files.encoding.added if files.encoding else {}
+    without_use = {*reasons, *files.padding_rows}
+    return {row: name for row, name in added.items() if row < size and row not in without_use}
 
 
 def _untrained(

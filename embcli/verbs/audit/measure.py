@@ -89,7 +89,9 @@ class Scan(NamedTuple):
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # that of all rows
     unused_sum: np.ndarray  # (D,) float64: the sum of the finite unused rows
-    covariance: Covariance | None  # that of the finite token rows; None if no row is unused
+    covariance: (
+        Covariance | None
+    )  # that of the finite token rows; None without a sum of unused rows
 
 
 def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
@@ -130,29 +132,33 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
         if len(rows) > 1 and norms[rows[0]] > 0:
             equal.append(tuple(rows))
     columns = np.flatnonzero(is_constant)
+    if not unused_sum.any():
+        covariance = None
     return Scan(
         norms, largest, others, columns, tuple(equal), whole.digest(), unused_sum, covariance
     )
 
 
-Distances = dict[Indicator, np.ndarray]  # (V,) float64 each
+Distances = dict[Indicator, np.ndarray]  # (V,) or (n,) float64 each
 
 
 def indicators_of(
-    layer: Layer, reference: np.ndarray, scan: Scan, covariance: Covariance, watch: Watch
+    layer: Layer, reference: np.ndarray, scan: Scan, watch: Watch
 ) -> tuple[Distances, Distances]:
-    """Return the indicators of all rows, and those of each unused row to the mean of the others.
+    """Return the indicators of all rows, and those of each row of a reference to its others.
 
-    The unused rows are those of the reference, (n,) int64. The latter indicators are NaN for other
-    rows. A row that is held against a mean that contains it would seem
-    nearer than it is.
+    The reference is some of the unused rows, (n,) int64. A row that is held against a mean that
+    contains it would seem nearer than it is.
     """
-    mean = covariance.mean()
-    _, components = np.linalg.eigh(covariance.matrix())
+    known = reference[np.isfinite(scan.norms[reference])]
+    norms = scan.norms[known]
+    to_unused: Distances = {"norm": scan.norms}
+    to_others: Distances = {"norm": norms[norms > 0]}
+    if scan.covariance is None or not norms.any():
+        return to_unused, to_others
+    mean = scan.covariance.mean()
+    _, components = np.linalg.eigh(scan.covariance.matrix())
     first = components[:, -1]
-    reference = reference[np.isfinite(scan.norms[reference])]
-    count = len(reference)
-    total = layer.rows(reference).sum(axis=0, dtype=np.float64)
 
     def without_first(vectors: np.ndarray) -> np.ndarray:
         remaining: np.ndarray = vectors - np.outer(vectors @ first, first)
@@ -164,19 +170,20 @@ def indicators_of(
         "centred": lambda vectors: vectors - mean,
         "without_first": without_first,
     }
-    to_unused = {name: np.full(len(scan.norms), np.nan) for name in changes}
-    to_others = {name: np.full(len(scan.norms), np.nan) for name in changes}
-    unused_mean = total[None] / count
+    for name in changes:
+        to_unused[name] = np.full(len(scan.norms), np.nan)
+        to_others[name] = np.full(len(known), np.nan)
+    total = layer.rows(known).sum(axis=0, dtype=np.float64)
+    unused_mean = total[None] / len(known)
     for all_ids, block in numbered_blocks(layer, watch):
         ids = all_ids[np.isfinite(scan.norms[all_ids])]
         rows = block[ids - all_ids[0]].astype(np.float64)
-        is_unused = np.isin(ids, reference)
-        unused_ids = ids[is_unused]
-        unused_rows = rows[is_unused]
-        mean_of_others = (total - unused_rows) / max(count - 1, 1)
+        unused_rows = rows[np.isin(ids, known)]
+        places = np.flatnonzero(np.isin(known, ids))
+        mean_of_others = (total - unused_rows) / max(len(known) - 1, 1)
         for name, change in changes.items():
             to_unused[name][ids] = _distances(rows, unused_mean, change)
-            to_others[name][unused_ids] = _distances(unused_rows, mean_of_others, change)
+            to_others[name][places] = _distances(unused_rows, mean_of_others, change)
     return to_unused, to_others
 
 

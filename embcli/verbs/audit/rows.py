@@ -10,8 +10,7 @@ from embcli.verbs.audit.finding import Finding, Level
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted
 
-# Models have median norms well above this; float16 that is labelled bfloat16 does not.
-_SMALLEST_MEDIAN = 1e-6
+_FLOATS = {"float32", "float16", "bfloat16"}
 
 
 def check_broken(matrix: MatrixAudit) -> Iterator[Finding]:
@@ -42,12 +41,16 @@ def check_constant(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "constant", count, text)
 
 
-def check_median(matrix: MatrixAudit) -> Iterator[Finding]:
-    """Check that norms are as large as those of a model."""
-    median = matrix.median_norm
-    if median < _SMALLEST_MEDIAN:
-        text = f"a median norm of {median:.1e} in the {matrix.in_words}: the dtype may be wrong"
+def check_dtype(matrix: MatrixAudit) -> Iterator[Finding]:
+    """Check that the dtype that files name is that of the numbers."""
+    dtype = matrix.dtype
+    stated = matrix.files.stated_dtype
+    if matrix.other_dtype:
+        text = f"the {matrix.in_words} is labelled {dtype}; its bits are {matrix.other_dtype}"
         yield Finding("finding", "fit", 1, text)
+    elif stated != dtype and {stated, dtype} <= _FLOATS:
+        text = f"config.json states the dtype {stated}; the {matrix.in_words} is {dtype}"
+        yield Finding("remark", "fit", 1, text)
 
 
 def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
@@ -60,8 +63,7 @@ def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
 
 def check_candidates(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no row of a used token is like those of unused ones."""
-    count = len(matrix.candidates)
-    if count:
-        text = f"{counted(count, 'token')} like unused rows, in the {matrix.in_words}"
-        ids = tuple(matrix.candidates.tolist())
-        yield Finding("remark", "candidates", count, text, True, matrix.name, ids)
+    ids = tuple(matrix.candidates.tolist())
+    if ids:
+        text = f"{counted(len(ids), 'token')} like unused rows, in the {matrix.in_words}"
+        yield Finding("remark", "candidates", len(ids), text, True, matrix.name, ids)

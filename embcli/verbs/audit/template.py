@@ -1,0 +1,80 @@
+"""Whether the chat templates of a model are as transformers reads them: checks of files.
+
+A template is parsed, and never run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from embcli.binary import Binary, quoted
+from embcli.encodings.encoding import sibling_json
+from embcli.files.checkpoint import Checkpoint
+from embcli.files.tensors import Tensors
+from embcli.verbs.audit.files import ModelFiles
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
+
+# The names of most special tokens: <|im_start|>, <start_of_turn>, </s>, <eos>.
+_NAME = re.compile(
+    r"<\|[\w ./-]{1,40}\|>|<(?:start|end)_of_\w{1,30}>|</?s>|<(?:bos|eos|eot|pad|unk|sep|cls|mask)>"
+)
+
+
+def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+    """Check that each name of a special token in the chat templates is one."""
+    names = {*_NAME.findall(" ".join(_templates(checkpoint.tensors)))}
+    if not names or files.encoding is None or not files.encoding.added:
+        return
+    names -= {*files.encoding.added.values()}
+    if names:
+        level: Level = "finding" if checkpoint.tensors.format == "GGUF" else "remark"
+        listed = first_names(sorted(map(quoted, names)), 3)
+        text = f"names in the chat template that are no special tokens: {listed}"
+        yield Finding(level, "template", len(names), text)
+
+
+def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
+    """Check that no chat template is empty, or has an error of syntax."""
+    for template in _templates(checkpoint.tensors):
+        try:
+            _parse(template)
+        except ImportError:
+            yield NotChecked("the chat template: pip install 'embcli[transformers]'")
+        except Exception as error:  # It can be nested too deeply, too.
+            reason = " ".join(str(error).split())
+            yield Finding("remark", "template", 1, f"the chat template is faulty: {reason}")
+
+
+def _parse(template: str) -> None:
+    """Parse a template with the tags that it has in transformers; raises an error of Jinja's."""
+    from jinja2 import Environment
+    from jinja2.ext import Extension
+    from jinja2.nodes import Node
+    from jinja2.parser import Parser
+
+    class Generation(Extension):
+        tags = {"generation"}  # noqa: RUF012 - Jinja declares it so.
+
+        def parse(self, parser: Parser) -> list[Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    environment = Environment(extensions=[Generation, "jinja2.ext.loopcontrols"])  # noqa: S701
+    if not environment.parse(template.strip()).body:
+        raise ValueError("it is empty")
+
+
+def _templates(tensors: Tensors) -> Iterator[str]:
+    """Yield the chat templates in a GGUF file, and in the files beside the weights."""
+    longest = 1 << 20  # bytes
+    own_file = tensors.path.with_name("chat_template.jinja")
+    if own_file.is_file():
+        yield Binary(own_file).read(0, longest).decode("utf-8", "replace")
+    stored = sibling_json(tensors.path, "tokenizer_config.json").get("chat_template")
+    # There can be several with names of their own.
+    listed = stored if isinstance(stored, list) else [stored]
+    for each in (tensors.metadata.get("tokenizer.chat_template"), *listed):
+        template = each.get("template") if isinstance(each, dict) else each
+        if isinstance(template, str):
+            yield template
