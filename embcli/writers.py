@@ -299,8 +299,9 @@ def _schema(reader: _Reader) -> Any:
         float: pyarrow.float64(),
         bool: pyarrow.bool_(),
         int: pyarrow.int64(),
+        list[int]: pyarrow.list_(pyarrow.int64()),
     }
-    columns = [(name, types.get(kind, types[int])) for name, kind in records.fields.items()]
+    columns = [(name, types[kind]) for name, kind in records.fields.items()]
     for name in reader.records.one:
         array = records.matrices[name]
         number = pyarrow.from_numpy_dtype(array.dtype)

@@ -74,34 +74,6 @@ def _with_flags(message: str | Sentence) -> str:
     return message.with_names(flag_of) if isinstance(message, Sentence) else message
 
 
-class PrintedNotes(Notes):
-    """Notes that are printed as they come about."""
-
-    def __init__(self, *remarks: str, watch: Watch | None = None) -> None:
-        super().__init__(*remarks, watch=watch or watched)
-
-    def added(self, remark: str | Sentence) -> None:
-        say(_with_flags(remark))
-
-    @contextmanager
-    def slow(self, what: str) -> Iterator[None]:
-        """Show the name of a step, and erase it at the end."""
-        if not is_terminal(sys.stderr):
-            yield
-            return
-        from rich.console import Console
-        from rich.live import Live
-        from rich.text import Text
-
-        name = Text(in_line(f"embcli: {what}"))
-        with Live(name, console=Console(stderr=True), auto_refresh=False, transient=True):
-            yield
-
-    def finish(self) -> None:
-        for text in self.counted:
-            say(text)
-
-
 def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> Iterator[Item]:
     """Yield the items, under a progress bar if they take more than a second.
 
@@ -128,3 +100,31 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
                 task = bar.add_task("", total=total, completed=done)
             if bar is not None:
                 bar.update(task, completed=done, refresh=True)
+
+
+class PrintedNotes(Notes):
+    """Notes that are printed as they come about."""
+
+    def __init__(self, *remarks: str, watch: Watch = watched) -> None:
+        super().__init__(*remarks, watch=watch)
+
+    def added(self, remark: str | Sentence) -> None:
+        say(_with_flags(remark))
+
+    @contextmanager
+    def slow(self, what: str) -> Iterator[None]:
+        """Show the name of a step, and erase it at the end."""
+        if not is_terminal(sys.stderr):
+            yield
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        name = Text(in_line(f"embcli: {what}"))
+        with Live(name, console=Console(stderr=True), auto_refresh=False, transient=True):
+            yield
+
+    def finish(self) -> None:
+        for text in self.counted:
+            say(text)

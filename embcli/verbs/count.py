@@ -95,8 +95,8 @@ class Counting:
             raise InputError(Sentence(wrong, given=self.fail_above))
         for encoding in self.encodings:
             encoding.encode("", self.special)
-        names = [encoding.name for encoding in self.encodings]
-        self.total = Count("total", 0, dict.fromkeys(names, 0), 0, 0)
+        tokens = {encoding.name: 0 for encoding in self.encodings}
+        self.total = Count("total", 0, tokens, 0, 0)
 
     def rows(self, sources: Iterable[CountInput]) -> Iterator[Count]:
         """Yield the rows of texts and files as they are counted."""
@@ -233,8 +233,7 @@ class Counts(Result, verb="count"):
 
         yield title(f"Tokens under {', '.join(self.encodings)}")
         rows = [*self.ends, self.total]
-        names = [row.file or "text" for row in rows]
-        labels = [Label("file", names, "left", short=True)]
+        labels = [Label("file", [row.file or "text" for row in rows], "left", short=True)]
         if self.counting.lines:
             labels.append(_numbers("line", [row.line for row in rows]))
         columns = self._columns(rows)

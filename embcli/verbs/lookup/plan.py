@@ -88,7 +88,9 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
             norm = quoted(source.orphan_norm)
             notes.add(f"no file says how the model applies {norm}: these rows are before it")
     if is_default and has_types:
-        notes.add(_TYPE_0)
+        notes.add(
+            "no file says so, but a model with token types adds the row of one: here that of type 0"
+        )
     elif is_default and added_kind == NO_POSITIONS:
         notes.add(_why_no_positions(recipe))
 
@@ -110,9 +112,6 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
     if is_default and has_types:
         steps = (AddType(), *steps)
     return Plan(kind, steps)
-
-
-_TYPE_0 = "no file says so, but a model with token types adds the row of one: here that of type 0"
 
 
 def _kind_of(steps: Steps) -> JoinedKind:
