@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from safetensors.numpy import save_file
 
 import embcli
@@ -45,6 +46,14 @@ def test_a_table_has_a_row_for_each_finding(in_process):
     assert list(table[0]) == ["level", "kind", "rows", "layer", "ids", "text"]
     levels = {row["kind"]: row["level"] for row in table}
     assert levels == {"non-finite": "alarm", "zero": "alarm", "equal": "remark"}
+
+
+def test_parquet_has_the_ids_of_each_finding(in_process):
+    data_of(in_process, "-o", "findings.parquet")
+
+    rows = parquet.read_table("findings.parquet").to_pylist()
+    findings = embcli.open("model.safetensors").audit().findings
+    assert rows == [finding.document() for finding in findings]
 
 
 @pytest.mark.parametrize(("chosen", "ids"), [("all", [*range(SIZE)]), ("2:4,9", [2, 3, 9])])

@@ -221,10 +221,10 @@ def test_an_unreadable_file_is_noted_and_the_others_are_counted(in_process, monk
         Path(name).write_text("Every effort\n")
     opened = Path.open
 
-    def refuse(path: Path, *arguments: object) -> object:
+    def refuse(path: Path, *arguments: object, **options: object) -> object:
         if path.name == "b.txt":
             raise PermissionError(13, "Permission denied")
-        return opened(path, *arguments)
+        return opened(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", refuse)
     ran = in_process("count", "a.txt", "b.txt", "c.txt", "-f", "ndjson")

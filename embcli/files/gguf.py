@@ -185,10 +185,10 @@ def block_steps(name: str, rows: np.ndarray) -> np.ndarray:
     steps. Parts of a block have rounded scales, so a tenth is added; small scales can become 0.
     Values that are not quantised are 0 apart.
     """
-    (values,) = [known.values for known in TYPES.values() if known.name == name]
-    if values == 1:
+    (count,) = [values for dtype, values, _ in TYPES.values() if dtype == name]
+    if count == 1:
         return np.zeros_like(rows)
     bits = int(re.findall("[0-9]", name)[0])
-    largest = np.abs(rows).reshape(-1, values).max(axis=1, initial=0)
-    steps = 2.2 * largest / (2**bits - 1) + values * 2.0**-21
-    return np.repeat(steps, values).reshape(rows.shape)
+    largest = np.abs(rows).reshape(-1, count).max(axis=1, initial=0)
+    steps = 2.2 * largest / (2**bits - 1) + count * 2.0**-21
+    return np.repeat(steps, count).reshape(rows.shape)
