@@ -252,7 +252,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         table = ruled(labels)
         columns = table.columns[-len(shown_words) :]
         for column, marks_of_token in zip(columns, cells.T, strict=True):
-            if not marks_of_token.any():  # the token is in no sample
+            if not any(marks_of_token):  # the token is in no sample
                 column.header_style = "not bold dim"
         yield table
         yield ""
