@@ -15,12 +15,7 @@ import numpy as np
 from gguf import GGUFWriter
 from tokenizers import pre_tokenizers
 
-NORMAL = 1
-UNKNOWN = 2
-CONTROL = 3
-USER_DEFINED = 4
-UNUSED = 5
-BYTE = 6
+from embcli.encodings.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 
 DIM = 32
 HIDDEN = 64

@@ -16,6 +16,7 @@ import numpy as np
 from embcli.binary import quoted
 from embcli.encodings.encoding import load_facts
 from embcli.encodings.gguf.vocabulary import GgufEncoding
+from embcli.encodings.sentencepiece import CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
@@ -24,8 +25,8 @@ from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, first_names
 
-_NORMAL = 1
-_FOUND_BY_NAME = (2, 3, 4)  # the types of the tokens that are found before a text is split
+# The types of the tokens that are found before a text is split.
+_FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
 _ENDS = ("bos", "eos", "eot", "eom")  # special tokens that begin or end a text
 _BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
 
@@ -96,7 +97,7 @@ def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> It
         lost = [merge for merge in merges if _bare(merge) not in tokens]
         yield from _warning("fit", "merges that make no token", lost)
     if "bytes" in traits:
-        normal = [words[place] for place in np.flatnonzero(kinds == _NORMAL)]
+        normal = [words[place] for place in np.flatnonzero(kinds == NORMAL)]
         names = [word for word in normal if _BYTE_NAME.fullmatch(word)]
         yield from _warning("fit", "bytes that are typed NORMAL, so written by name", names)
     if "names" in traits:
