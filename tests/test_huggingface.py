@@ -323,7 +323,6 @@ def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
     model = word_model(tmp_path / "model", ["[UNK]", "gas", "##es"], rows)
     lists = [
         ("tokenize", "gases", "--encoding", model),
-        ("tokenize", "gases", "--merges", "--no-draw", "--encoding", model),
         ("lookup", "gases", "--from", model, "--show", "token"),
         ("neighbors", "gas", "--from", model),
     ]

@@ -303,6 +303,12 @@ def sibling_json(path: Path, name: str) -> dict[str, Any]:
     return read_object(Binary(sibling), longest) if sibling.is_file() else {}
 
 
+def without_merges(path: Path, model: str) -> InputError:
+    """Return the error for a tokenizer that merges nothing, which calls its kind `model`."""
+    reason = f"its model is {model}, which has no merges; tokenize lists its tokens"
+    return file_error(path, reason)
+
+
 def import_package(path: Path, name: str, what: str) -> Any:
     """Import a package; raises InputError, which says that `what`, a kind of file, needs it."""
     try:

@@ -24,12 +24,12 @@ from embcli.encodings.encoding import (
     Rules,
     call_package,
     import_package,
+    without_merges,
 )
 from embcli.encodings.kinds import named_specials
 from embcli.encodings.merging import (
     NEVER,
     Derivation,
-    DerivationStep,
     ToBytes,
     byte_level_to_bytes,
     derive,
@@ -248,8 +248,8 @@ class HuggingFaceEncoding(Encoding):
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         model = type(self.tokenizer.model).__name__
-        if model not in ("BPE", "WordPiece", "Unigram"):
-            raise file_error(self.path, f"its model is {model}, whose tokens are whole words")
+        if model != "BPE":
+            raise without_merges(self.path, model)
         encoded = self._encoded(text, special)
         ids = encoded.ids
         tokens = encoded.tokens
@@ -257,24 +257,7 @@ class HuggingFaceEncoding(Encoding):
         for _, piece in groupby(encoded.word_ids):
             start = stop
             stop += len(list(piece))
-            if model == "BPE":
-                yield self._by_merges(ids[start:stop], tokens[start:stop])
-            else:
-                yield self._in_order(ids[start:stop])
-
-    def _in_order(self, ids: list[int]) -> Derivation:
-        """Return the derivation of a piece that tokens spell from left to right."""
-        prefix = self.rules.get("continuing_subword_prefix", "").encode()
-        # Unigram's vocabulary is a list of tokens with their scores.
-        vocabulary = self.rules["vocab"] if self.rules["type"] == "Unigram" else []
-        steps = []
-        for token_id in ids:
-            score = None
-            if token_id < len(vocabulary):
-                score = float(vocabulary[token_id][1])
-            part = (self.token_bytes(token_id) or b"").removeprefix(prefix)
-            steps.append(DerivationStep(part, token_id, score=score))
-        return Derivation.in_order(steps)
+            yield self._by_merges(ids[start:stop], tokens[start:stop])
 
     def _by_merges(self, ids: list[int], tokens: list[str]) -> Derivation:
         """Return the merges of a piece, which its tokens spell."""

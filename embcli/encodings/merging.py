@@ -25,31 +25,23 @@ SPACE = "\u2581"  # SentencePiece spells a space like this.
 
 
 class DerivationStep(NamedTuple):
-    """A token that two merged neighbours make, or a token of a piece that is not merged."""
+    """A token that two merged neighbours make, or one that no merge made."""
 
     token: bytes
     token_id: int | None  # None if the vocabulary has no such token
     left: bytes | None = None  # None if nothing was merged
     right: bytes | None = None
     rank: int | None = None
-    score: float | None = None  # None for a merge by rank, and for what is unknown or added
+    score: float | None = None  # None for a merge by rank
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a piece becomes tokens: its symbols, the steps, and the tokens at the end."""
+    """How a piece becomes tokens: its symbols, the merges, and the tokens at the end."""
 
     symbols: tuple[bytes, ...]
     steps: tuple[DerivationStep, ...]
     ids: tuple[int, ...]
-    merges: bool = True  # whether steps are merges, or the tokens from left to right
-
-    @classmethod
-    def in_order(cls, steps: list[DerivationStep]) -> Derivation:
-        """Return the derivation of a piece whose tokens were found from left to right."""
-        piece = b"".join([step.token for step in steps])
-        ids = [step.token_id for step in steps if step.token_id is not None]
-        return cls((piece,), tuple(steps), tuple(ids), merges=False)
 
     @cached_property
     def rows(self) -> list[tuple[int, DerivationStep]]:

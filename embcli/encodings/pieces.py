@@ -20,7 +20,6 @@ from embcli.encodings.merging import (
     NEVER,
     SPACE,
     Derivation,
-    DerivationStep,
     ToBytes,
     derive,
     merge,
@@ -43,9 +42,6 @@ class PieceTokenizer(ABC):
     The tokens of a piece depend on nothing around it, so they are kept for the next time.
     """
 
-    scores: Mapping[int, float] = {}  # ID -> score, if the model has scores
-    to_bytes: ToBytes = staticmethod(piece_to_bytes)
-
     def __init__(self) -> None:
         self._cached_tokens = lru_cache(CACHED_PIECES)(self.tokens)
 
@@ -55,17 +51,6 @@ class PieceTokenizer(ABC):
 
     @abstractmethod
     def tokens(self, piece: str) -> TokenLengths: ...
-
-    def derivation(self, piece: str) -> Derivation:
-        """Return how a piece becomes tokens: from left to right, unless a subclass merges."""
-        spelled = piece.encode()
-        steps = []
-        start = 0
-        for token_id, length in self.tokens(piece):
-            token = self.to_bytes(spelled[start : start + length])
-            steps.append(DerivationStep(token, token_id, score=self.scores.get(token_id)))
-            start += length
-        return Derivation.in_order(steps)
 
     def origins(self, text: str) -> list[tuple[int, int]] | None:
         """Return the span in the text of each character of the joined pieces.
@@ -77,9 +62,6 @@ class PieceTokenizer(ABC):
     def ids(self, text: str) -> np.ndarray:
         ids = self._tokens_of(self.pieces(text))[:, 0]
         return np.array(ids[ids != _NO_TOKEN], np.uint32)
-
-    def derivations(self, text: str) -> Iterator[Derivation]:
-        return map(self.derivation, self.pieces(text))
 
     def spans(self, text: str) -> np.ndarray:
         pieces = list(self.pieces(text))
@@ -105,7 +87,18 @@ class PieceTokenizer(ABC):
         return np.fromiter(chain.from_iterable(tokens), np.int64).reshape(-1, 2)
 
 
-class BytePairs(PieceTokenizer):
+class Pairs(PieceTokenizer):
+    """A tokenizer that merges the parts of a piece, pair by pair."""
+
+    @abstractmethod
+    def derivation(self, piece: str) -> Derivation:
+        """Return the merges of a piece."""
+
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        return map(self.derivation, self.pieces(text))
+
+
+class BytePairs(Pairs):
     """Byte-pair encoding: the pieces of a pre-tokenizer, merged by rank.
 
     Unlike `tokenizers`, llama.cpp also merges to parts that are no tokens; at the end it spells
@@ -120,7 +113,7 @@ class BytePairs(PieceTokenizer):
         self._ranks = ranks
         self._splitting = splitting
         self._symbols_are_bytes = "of_characters" not in splitting.flags
-        self.to_bytes = bytes if self._symbols_are_bytes else piece_to_bytes
+        self._to_bytes: ToBytes = bytes if self._symbols_are_bytes else piece_to_bytes
         self._words = None
         if "escapes_spaces" in splitting.flags:
             self._words = words_between(map(b" ".join, ranks))
@@ -150,8 +143,8 @@ class BytePairs(PieceTokenizer):
         ids = [token_id for token_id, _ in tokens if token_id != _NO_TOKEN]
         symbols = self._symbols(piece)
         if self._is_whole(piece):
-            return Derivation(tuple(map(self.to_bytes, symbols)), (), tuple(ids))
-        return derive(symbols, self._rank, self._ids.get, ids, self.to_bytes)
+            return Derivation(tuple(map(self._to_bytes, symbols)), (), tuple(ids))
+        return derive(symbols, self._rank, self._ids.get, ids, self._to_bytes)
 
     def _is_whole(self, piece: str) -> bool:
         """Return whether a piece is looked up before anything is merged, and is a token."""
@@ -173,7 +166,7 @@ class BytePairs(PieceTokenizer):
         return self._ids.get(name % byte, _NO_TOKEN)
 
 
-class ScoredPairs(PieceTokenizer):
+class ScoredPairs(Pairs):
     """SentencePiece's byte-pair encoding: neighbours whose token has the best score are merged.
 
     A token of `whole` is a symbol from the beginning, and is merged with nothing.
@@ -260,8 +253,6 @@ class WordPieces(PieceTokenizer):
     character is llama.cpp's own: it keeps the first one of a decomposition, so that a Korean
     syllable is its first letter.
     """
-
-    to_bytes = staticmethod(bytes)
 
     def __init__(self, ids: Ids, unknown: int, lowers: bool, strips_accents: bool) -> None:
         super().__init__()
@@ -352,7 +343,6 @@ class Unigrams(PieceTokenizer):
         vocabulary = [*scored, (" ", worst)]
         self._model = models.Unigram(vocabulary, unk_id=len(scored), byte_fallback=False)
         self._ids_of_model = [*(token_id for token_id, _ in tokens.values()), unknown]
-        self.scores = dict(tokens.values())
 
         self._normalizer = SentencePieceNormalizer(model_proto=_normalizer_model(charsmap))
         self._joins = joins

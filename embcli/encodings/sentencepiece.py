@@ -25,8 +25,9 @@ from embcli.encodings.encoding import (
     VocabularyEncoding,
     call_package,
     import_package,
+    without_merges,
 )
-from embcli.encodings.merging import SPACE, Derivation, DerivationStep, piece_to_bytes
+from embcli.encodings.merging import SPACE, Derivation, piece_to_bytes
 from embcli.encodings.pieces import ScoredPairs
 from embcli.wording import in_data
 
@@ -149,11 +150,8 @@ class SentencePieceEncoding(VocabularyEncoding):
         return np.array(spans, np.int64).reshape(-1, 2)
 
     def derivations_between(self, text: str) -> Iterator[Derivation]:
-        if self._model.kind == _BPE:
-            return self._merge_derivations(text)
-        return self._unigram_derivations(text)
-
-    def _merge_derivations(self, text: str) -> Iterator[Derivation]:
+        if self._model.kind != _BPE:
+            raise without_merges(self.path, "Unigram")
         text.encode()  # It raises the error for a lone surrogate.
         pairs = self._scored_pairs
         for word in pairs.words.findall(self._processor.normalize(text)):
@@ -166,22 +164,6 @@ class SentencePieceEncoding(VocabularyEncoding):
         scores = {piece.word: piece.score for piece in self._model.of_kind(NORMAL)}
         whole = [piece.word for piece in self._model.of_kind(USER_DEFINED)]
         return ScoredPairs(ids, scores, self.unknown_id, adds_space=False, whole=whole)
-
-    def _unigram_derivations(self, text: str) -> Iterator[Derivation]:
-        """Yield the tokens of each word of a text; a word begins with a space."""
-        encoded = self._encoded(text, "offset_mapping")
-        steps: list[DerivationStep] = []
-        for token_id, word in zip(encoded["ids"], encoded["pieces"], strict=True):
-            if word.startswith(SPACE) and steps and steps[-1].token.strip(b" "):
-                yield Derivation.in_order(steps)
-                steps = []
-
-            piece = self._model.pieces[token_id]
-            token = word.encode() if piece.kind == UNKNOWN else piece_to_bytes(word.encode())
-            score = piece.score if piece.kind == NORMAL else None
-            steps.append(DerivationStep(token, token_id, score=score))
-        if steps:
-            yield Derivation.in_order(steps)
 
 
 def _read_model(binary: Binary) -> _Model:

@@ -21,6 +21,7 @@ from embcli.encodings.encoding import (
     call_package,
     import_package,
     load_facts,
+    without_merges,
 )
 from embcli.encodings.gguf.header import GgufHeader, read_header
 from embcli.encodings.merging import (
@@ -31,7 +32,14 @@ from embcli.encodings.merging import (
     piece_to_bytes,
     piece_to_word_piece,
 )
-from embcli.encodings.pieces import BytePairs, PieceTokenizer, ScoredPairs, Unigrams, WordPieces
+from embcli.encodings.pieces import (
+    BytePairs,
+    Pairs,
+    PieceTokenizer,
+    ScoredPairs,
+    Unigrams,
+    WordPieces,
+)
 from embcli.encodings.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
@@ -230,6 +238,8 @@ class GgufEncoding(VocabularyEncoding):
         return self._tokenizer.spans(text)
 
     def derivations_between(self, text: str) -> Iterator[Derivation]:
+        if not isinstance(self._tokenizer, Pairs):
+            raise without_merges(self.path, str(self.model))
         return self._tokenizer.derivations(text)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""How an encoding arrives at the tokens of a text: by merges, or by its longest or best tokens.
+"""How an encoding arrives at the tokens of a text, merge by merge.
 
 `merges` makes a Merges, which is plain data. `page` shows its steps as a table, or each piece as a
-line or as a `tree`.
+`tree`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,6 @@ class Merges(Result, verb="merges"):
         """The token IDs at the end, which are the encoding's own."""
         return [token_id for piece in self.pieces for token_id in piece.ids]
 
-    @property
-    def has_merges(self) -> bool:
-        """Whether this kind of encoding joins parts of a piece."""
-        return any(piece.merges for piece in self.pieces)
-
     @cached_property
     def rows(self) -> list[StepRow]:
         """The steps of all pieces, in order."""
@@ -63,10 +58,9 @@ class Merges(Result, verb="merges"):
         fields: dict[str, tuple[type, list[Any]]] = {
             "piece": (int, [row.piece for row in rows]),
             "step": (int, [row.number for row in rows]),
+            "left": (str, [token_text(step.left) for step in steps]),
+            "right": (str, [token_text(step.right) for step in steps]),
         }
-        if self.has_merges:
-            fields["left"] = (str, [token_text(step.left) for step in steps])
-            fields["right"] = (str, [token_text(step.right) for step in steps])
         if any(step.rank is not None for step in steps):
             fields["rank"] = (int, [step.rank for step in steps])
         if any(step.score is not None for step in steps):
@@ -88,10 +82,10 @@ class Merges(Result, verb="merges"):
 
 
 def merges(model: Opened, text: TextOrIds, *, special: bool = False, draw: bool = True) -> Merges:
-    """Return how each piece of a text becomes tokens: merge by merge, or as the encoding does it.
+    """Return how each piece of a text becomes tokens, merge by merge.
 
     The page draws a tree of each piece, or with `draw=False` lists the steps with their ranks.
-    Raises InputError for an encoding that does not tell.
+    Raises InputError for an encoding that merges nothing, such as WordPiece and Unigram.
 
     >>> import embcli
     >>> [step.rank for step in embcli.seeded().merges("some").pieces[0].steps]

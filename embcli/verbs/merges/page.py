@@ -40,12 +40,10 @@ _TREE_GAP = 4  # cells between trees
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
     width = options.max_width
     widest_tree = max(width, _WIDEST_IN_FILE) if medium_of(console).is_file else width
-    pieces = [piece for piece in result.pieces[:_MOST_TREES] if piece.merges]
+    pieces = result.pieces[:_MOST_TREES]
     is_drawn = result.draw and max(map(symbols_width, pieces), default=0) <= widest_tree
 
-    heading = "Each piece of the text, and the tokens that it becomes"
-    if result.has_merges:
-        heading = "Each piece of the text, merged pair by pair: the pair of the lowest rank first"
+    heading = "Each piece of the text, merged pair by pair: the pair of the lowest rank first"
     if is_drawn and pieces:
         heading = "Each piece, merged pair by pair, lowest rank first; height is not the order"
     yield title(heading)
@@ -64,21 +62,19 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
 
 
 def _totals(result: Merges) -> Text:
-    start = ""
-    if result.has_merges:
-        symbols = [symbol for piece in result.pieces for symbol in piece.symbols]
-        thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
-        start = f"{counted(len(symbols), thing)} in "
+    symbols = [symbol for piece in result.pieces for symbol in piece.symbols]
+    thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
+    start = counted(len(symbols), thing)
     pieces = counted(len(result.pieces), "piece")
     tokens = counted(len(result.ids), "token")
     encoding = result.tokens.encoding
     name = f" ({encoding.name})" if encoding else ""
-    return safe_text(f"{start}{pieces} become {tokens}{name}")
+    return safe_text(f"{start} in {pieces} become {tokens}{name}")
 
 
 def _stop(result: Merges) -> RenderResult:
     """Yield why merging stops, for the first piece that becomes several tokens."""
-    stopped = [piece for piece in result.pieces if piece.merges and len(piece.ids) > 1]
+    stopped = [piece for piece in result.pieces if len(piece.ids) > 1]
     if not stopped:
         return
     tokens = result.tokens.bytes_of(np.array(stopped[0].ids))
@@ -102,10 +98,9 @@ def _table(result: Merges) -> RenderResult:
     labels = [
         Label("piece", piece_cells, "left", short=True),
         Label("step", [row.number or "" for row in rows]),
+        Label("left", [shown(step.left) for step in steps]),
+        Label("right", [shown(step.right) for step in steps], "left"),
     ]
-    if "left" in fields:
-        labels.append(Label("left", [shown(step.left) for step in steps]))
-        labels.append(Label("right", [shown(step.right) for step in steps], "left"))
     if "rank" in fields:
         labels.append(Label("rank", [_number_cell(step.rank, ",") for step in steps]))
     if "score" in fields:
@@ -126,15 +121,9 @@ def _number_cell(number: float | None, form: str = "") -> str:
 
 
 def _trees(result: Merges, width: int) -> RenderResult:
-    """Yield a tree for each piece, as many side by side as fit; one alone may be wider.
-
-    A piece without merges has one line.
-    """
+    """Yield a tree for each piece, as many side by side as fit; one alone may be wider."""
     trees = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        if not piece.merges:
-            trees.append([_line_of_tokens(result, piece)])
-            continue
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
         *upper_lines, last_line = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
         trees.append([*map(Text, upper_lines), Text(last_line, token_style(number))])
@@ -143,12 +132,3 @@ def _trees(result: Merges, width: int) -> RenderResult:
     if missing > 0:
         yield ""
         yield safe_text(f"Not drawn: {counted(missing, 'more piece')}.")
-
-
-def _line_of_tokens(result: Merges, piece: Derivation) -> Text:
-    tokens = []
-    for step in piece.steps:
-        token = shown(result.token_of(step))
-        tokens.append(token if step.score is None else f"{token} {step.score:.4f}")
-    line = title(_piece_text(piece))
-    return line.append_text(safe_text(f" → {' + '.join(tokens)}", "not bold"))
