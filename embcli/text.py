@@ -180,7 +180,6 @@ def tokens_of_sequences(
         tokens = encode_sequences(sequences, encoding, special, has_added)
         if not special:
             _remark_special(texts, encoding, has_added, notes)
-        _remark_twice(tokens, encoding, notes)
     if not len(tokens):
         notes.add("the input is empty: there are no tokens")
     return tokens
@@ -246,18 +245,6 @@ def _remark_special(
     if plain:
         remark = "{plain} is read as plain text; {special} makes it one token"
         notes.add(Sentence(remark, plain=" ".join(plain)))
-
-
-def _remark_twice(tokens: Tokens, encoding: Encoding, notes: Notes) -> None:
-    """Remark on texts that begin with the name of the token that is added before them."""
-    bos, eos = tokens.added
-    if not bos:
-        return
-    first_places = tokens.starts[:-1] + len(bos)
-    has_tokens = first_places < tokens.starts[1:] - len(eos)
-    if (tokens.ids[first_places[has_tokens]] == bos[0]).any():
-        remark = "{bos} is twice before a text: the text begins with it, and {special} adds it"
-        notes.add(Sentence(remark, bos=_in_words(bos, encoding)))
 
 
 def _in_words(ids: Sequence[int], encoding: Encoding) -> str:

@@ -54,15 +54,6 @@ def test_other_verbs_add_none_either(in_process, model, verb):
     assert [row["id"] for row in tokens] == [3, 4]
 
 
-def test_a_text_that_has_bos_twice_is_noted(in_process, model, snapshot):
-    words = ("tokenize", "<s>every", "--encoding", ".", "--special")
-    snapshot("tokenize/note-on-bos-twice.txt", in_process(*words).err)
-    assert in_process.ok(*words, "--no-added").err == ""
-    for text in ("every <s>", ""):
-        notes = embcli.seeded(encoding=".", dim=2).tokenize(text, special=True).notes
-        assert "twice" not in "".join(map(str, notes))
-
-
 def test_a_row_is_found_by_the_name_of_its_special_token(in_process, model):
     words = ("weights", "--from", ".", "--rows", "<tool_call>,effort", "-f", "json")
     rows = json.loads(in_process.ok(*words).out)["rows"]
