@@ -194,15 +194,10 @@ class VocabularyEncoding(Encoding):
 
     def _fragments(self, text: str, special: bool) -> list[_Fragment]:
         """Return the named tokens in a text, and the parts of the text between them."""
-        # Names are many, but few begin differently: a text that has no beginning has no name.
-        length = 4
-        beginnings = {token.name[:length] for token in self.named}
-        found = {beginning for beginning in beginnings if beginning in text}
-
         fragments = [_Fragment(None, 0, len(text))]
         for token in self.named:
             is_wanted = special or not token.is_special
-            if is_wanted and token.name[:length] in found and token.name in text:
+            if is_wanted and token.name in text:
                 parts = [_split_at(token, text, fragment) for fragment in fragments]
                 fragments = [fragment for part in parts for fragment in part]
         return fragments
