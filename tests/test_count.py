@@ -344,7 +344,7 @@ def test_wrong_values_are_refused(in_process):
     assert "names gpt2 twice" in refused
     refused = in_process.refused("count", "a.txt", "-o", "a.txt")
     assert "is read by this command" in refused
-    with pytest.raises(InputError, match="must name from 1 to 100 tokenizers, not 0"):
+    with pytest.raises(InputError, match="must name a tokenizer"):
         embcli.count("a", encodings=[])
 
 

@@ -49,8 +49,6 @@ __all__ = [
     "tokenizer_beside",
 ]
 
-_MOST_NAMED = 100
-
 
 def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     """Return the encoding with this name or of this model, which can be a path of a file or folder.
@@ -100,13 +98,12 @@ def get_several(
 ) -> tuple[Encoding, ...]:
     """Return the encodings with these names; remarks go to the notes.
 
-    Raises InputError for none, for too many, and for one that is named twice.
+    Raises InputError for none, and for one that is named twice.
     """
     given = [names] if isinstance(names, str | Path) else names
     encodings = tuple(get(name, notes) for name in given)
-    if not 1 <= len(encodings) <= _MOST_NAMED:
-        wrong = "{encoding} must name from 1 to {most} tokenizers, not {count:,}"
-        raise InputError(Sentence(wrong, most=_MOST_NAMED, count=len(encodings)))
+    if not encodings:
+        raise InputError(Sentence("{encoding} must name a tokenizer"))
     found: list[str] = []
     for encoding in encodings:
         if encoding.name in found:
