@@ -76,14 +76,6 @@ class Project(NamedTuple):
 RecipeStep = Scale | AddPosition | AddType | Norm | Project
 
 
-class Quirk(NamedTuple):
-    """A token that the model treats differently from all others, which no step repeats."""
-
-    token: int | str  # its ID, or the key of its ID in config.json
-    why: str
-    when: When | None = None
-
-
 def in_words(steps: tuple[RecipeStep, ...]) -> str:
     """Return steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
     text = "token"
@@ -120,7 +112,7 @@ class Recipe(NamedTuple):
     padding: int | None = None  # the ID of tokens that positions do not count
     blocks: str = ""  # what its blocks do with positions, in words; empty for nothing
     part: ModelPart | None = None
-    quirks: tuple[tuple[int, str], ...] = ()  # IDs that the model treats differently, and how
+    remark: str = ""  # what the model does that no step repeats
 
     @property
     def input_steps(self) -> tuple[RecipeStep, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from embcli.binary import quoted
 from embcli.errors import InputError
 from embcli.names import ModelPart
-from embcli.recipe import AddPosition, AddType, Norm, Project, Quirk, RecipeStep, Scale, When
+from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale, When
 
 # The names of each matrix; the first that a file has is used. Any prefix may precede a name, and a
 # suffix may follow it. Several names in one string, separated by spaces, have the same rank:
@@ -152,7 +152,7 @@ class Family(NamedTuple):
     has_two_parts: bool = False  # whether an encoder and a decoder both read tokens
     part: ModelPart | None = None  # the part that the row describes
     when: When | None = None
-    quirks: tuple[Quirk, ...] = ()
+    remark: str = ""  # what the model does that no step repeats
     unknown: str = ""  # why no steps lead to the input of the first block
 
 
@@ -170,16 +170,13 @@ _DEBERTA = (_DEBERTA_POSITION, _TYPE, Project("embed_proj", is_optional=True))
 _DEBERTA_NORM = Norm(("embeddings.LayerNorm",), "layer_norm_eps", 1e-7)
 _BLOOM_NORM = Norm(("word_embeddings_layernorm", "token_embd_norm"), "layer_norm_epsilon", 1e-5)
 _NOMIC_NORM = Norm((*_BERT_NORM.names, "emb_ln"), "layer_norm_eps")
-_XLM_PADDING = "the model sets rows of padding at the end to 0; embcli does not"
 _RELATIVE = When("relative_attention")
 _ABSOLUTE = When("position_embedding_type", "absolute", default="absolute")
 _ROTARY = When("position_embedding_type", "rotary", default="absolute")
-_ESM_DROPOUT = When("token_dropout")
-_ESM_SCALE = Scale(0.88, when=_ESM_DROPOUT)
-_ESM_MASK = Quirk(
-    "mask_token_id",
-    "the model sets its row to 0 and scales the others by more; embcli does not",
-    _ESM_DROPOUT,
+_ESM_SCALE = Scale(0.88, when=When("token_dropout"))
+_ESM_MASK = (
+    "with token_dropout, the model sets the row of a mask to 0 and scales the others by more; "
+    "embcli does not"
 )
 _ESM_NORM = Norm(("embeddings.layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
 
@@ -297,7 +294,7 @@ FAMILIES = (
     Family(
         "xlm",
         (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps")),
-        quirks=(Quirk("pad_index", _XLM_PADDING), Quirk("pad_token_id", _XLM_PADDING)),
+        remark="the model sets rows of padding at the end to 0; embcli does not",
     ),
     Family("distilbert", (_POSITION, Norm(("embeddings.LayerNorm",)))),
     Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
@@ -307,10 +304,10 @@ FAMILIES = (
         (_ESM_SCALE, _POSITION, _ESM_NORM),
         padding_id="pad_token_id",
         when=_ABSOLUTE,
-        quirks=(_ESM_MASK,),
+        remark=_ESM_MASK,
     ),
     Family(
-        "esm", (_ESM_SCALE, _ESM_NORM), block_positions="rotary", when=_ROTARY, quirks=(_ESM_MASK,)
+        "esm", (_ESM_SCALE, _ESM_NORM), block_positions="rotary", when=_ROTARY, remark=_ESM_MASK
     ),
     Family("bert splinter dpr", (_TYPE, _POSITION, _BERT_NORM)),
     Family(

@@ -61,7 +61,7 @@ def recipe_of(roles: Roles) -> Recipe | None:
         padding=padding_of(family, settings),
         blocks=_blocks_in_words(family, settings),
         part=roles.part if roles.has_two_parts else None,
-        quirks=_quirks(family, settings),
+        remark=family.remark,
     )
 
 
@@ -111,20 +111,6 @@ def _contradiction(roles: Roles, keys: Iterable[str], size: int, found: str) -> 
         return ""
     sizes = ", ".join(f"{key} {value:,}" for key, value in stated.items())
     return f"{settings.where} says {sizes}; {found}"
-
-
-def _quirks(family: Family, settings: Settings) -> tuple[tuple[int, str], ...]:
-    """Return the IDs of the tokens with quirks, and why they have them; each pair once."""
-    quirks: dict[tuple[int, str], None] = {}
-    for quirk in family.quirks:
-        if not settings.holds(quirk.when):
-            continue
-        token_id = quirk.token
-        if isinstance(token_id, str):
-            token_id = settings.whole(token_id, -1)
-        if token_id >= 0:
-            quirks[token_id, quirk.why] = None
-    return tuple(quirks)
 
 
 class _Completion:

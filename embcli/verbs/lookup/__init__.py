@@ -239,7 +239,7 @@ def lookup(
         wanted["token"] = np.concatenate([tokens.ids, context_rows(vocabulary_size)])
     layers = source.open(wanted, notes)
     if plan.recipe is not None:
-        _remark_differences(plan.recipe, tokens, layers.origin.dtypes["token"], notes)
+        _remark_differences(plan.recipe, layers.origin.dtypes["token"], notes)
     return Lookup(
         tokens=tokens,
         plan=plan,
@@ -279,8 +279,8 @@ def _chosen_matrices(
     return chosen
 
 
-def _remark_differences(recipe: Recipe, tokens: Tokens, dtype: str, notes: Notes) -> None:
-    """Add notes on what the model does otherwise: a rounded scale, and tokens with quirks."""
+def _remark_differences(recipe: Recipe, dtype: str, notes: Notes) -> None:
+    """Add notes on what the model does otherwise: a rounded scale, and what no step repeats."""
     from embcli.files.numbers import rounded_to
 
     factor = np.array([recipe.scale], np.float32)
@@ -289,6 +289,5 @@ def _remark_differences(recipe: Recipe, tokens: Tokens, dtype: str, notes: Notes
     if is_rounded and dtype.endswith("float16") and rounded != factor:
         in_float32 = f"the scale is {factor[0]:.6g} in float32"
         notes.add(f"{in_float32}; the model in {dtype} rounds it to {rounded[0]:.6g} first")
-    for token_id, reason in recipe.quirks:
-        if (tokens.ids == token_id).any():
-            notes.add(f"ID {token_id}: {reason}")
+    if recipe.remark:
+        notes.add(recipe.remark)
