@@ -379,26 +379,13 @@ def with_named(folder: Path, name: str) -> Encoding:
 
 
 @cases
-def test_named_tokens_are_found_the_longest_first_and_some_by_their_names_alone(
-    tmp_path, name, text, special, ids
-):
+def test_named_tokens_are_found_the_longest_first(tmp_path, name, text, special, ids):
     assert with_named(tmp_path, name).encode(text, special).tolist() == ids
 
 
 def test_a_lone_surrogate_is_refused(tmp_path):
     with pytest.raises(InputError, match="surrogates"):
         with_named(tmp_path, "any").encode("a\ud800b")
-
-
-@cases
-def test_the_end_of_harmony_is_a_named_token_unless_those_beside_it_show_that_it_ends_a_text(
-    tmp_path, beside, is_named
-):
-    words = [*NAMED, "<|end|>", *beside, "<|tool_response>"]
-    encoding = encoding_of(tmp_path, "llama", words, add_space_prefix=False)
-
-    assert (words.index("<|end|>") in encoding.encode("a<|end|>a")) == is_named
-    assert words.index("</s>") not in encoding.encode("a</s>", True)
 
 
 @pytest.mark.parametrize("kind", [0, NORMAL])

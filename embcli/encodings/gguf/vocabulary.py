@@ -20,7 +20,6 @@ from embcli.encodings.encoding import (
     VocabularyEncoding,
     call_package,
     import_package,
-    load_facts,
     without_merges,
 )
 from embcli.encodings.gguf.header import GgufHeader, read_header
@@ -156,34 +155,9 @@ class GgufEncoding(VocabularyEncoding):
         return np.where(kinds == 0, NORMAL, kinds)
 
     @cached_property
-    def _kinds(self) -> np.ndarray:
-        """The types of the tokens, (V,), with those that follow from names of tokens."""
-        kinds = self.stored_kinds.copy()
-        ids = self._ids
-        for name, kind in self._control_kinds():
-            if name in ids:
-                kinds[ids[name]] = kind
-
-        has_harmony = b"<|return|>" in ids and b"<|call|>" in ids
-        has_calls = b"<|call|>" in ids or b"<|calls|>" in ids
-        if b"<|end|>" in ids and (has_harmony or (b"<|flush|>" in ids and has_calls)):
-            kinds[ids[b"<|end|>"]] = USER_DEFINED
-        if b"</s>" in ids and (b"<|tool_response>" in ids or b"<|plamo:eos|>" in ids):
-            kinds[ids[b"</s>"]] = NORMAL
-        return kinds
-
-    def _control_kinds(self) -> Iterator[tuple[bytes, int]]:
-        """Yield names of tokens with their types, unless the header has a key for such a token."""
-        for control in load_facts("controls.json"):
-            keys = [f"tokenizer.ggml.{key}_token_id" for key in control["keys"]]
-            if self._header.metadata.keys().isdisjoint(keys):
-                for name in control["names"]:
-                    yield name.encode(), control["kind"]
-
-    @cached_property
     def named(self) -> list[NamedToken]:  # type: ignore[override]
         """The tokens that are not normal, the longest first."""
-        kinds = self._kinds
+        kinds = self.stored_kinds
         is_named = (kinds > 0) & (kinds != NORMAL) & (kinds <= USER_DEFINED)
         tokens = []
         for token_id in np.flatnonzero(is_named).tolist():
