@@ -254,18 +254,9 @@ class Checkpoint:
             "n_positions",
             "rope_theta",
         )
-        metadata = self.tensors.metadata
-        architecture = metadata.get("general.architecture")
-        known = {
-            "model_type": architecture,
-            "max_position_embeddings": metadata.get(f"{architecture}.context_length"),
-            "rope_theta": metadata.get(f"{architecture}.rope.freq_base"),
-        }
-        rope = self.roles.config.get("rope_parameters")
-        if isinstance(rope, dict):
-            known |= rope
-        known |= self.roles.config
-
+        values = self.roles.settings.values
+        rope = values.get("rope_parameters")
+        known = {**rope, **values} if isinstance(rope, dict) else values
         positions = {}
         for key in keys:
             value = known.get(key)

@@ -389,6 +389,7 @@ KEYS_OF_GGUF = {
     "hidden_size": "embedding_length",
     "vocab_size": "vocab_size",
     "embedding_multiplier": "embedding_scale",
+    "max_position_embeddings": "context_length",
     "rope_theta": "rope.freq_base",
     "rope_local_base_freq": "rope.freq_base_swa",
     "rope_type": "rope.scaling.type",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from embcli.binary import quoted
@@ -238,55 +239,42 @@ def _blocks_in_words(family: Family, settings: Settings) -> str:
         return ""
     words = [BLOCKS[family.block_positions]]
     if family.block_positions == "rotary":
-        rotary_settings = _rotary_settings(settings.values)
-        thetas = _thetas([settings.values, *rotary_settings])
-        if thetas:
-            words.append(f"theta {' and '.join(thetas)}")
-        scalings = _scalings(settings.values.get("rope_type"), rotary_settings)
-        if scalings:
-            words.append(f"scaled: {' and '.join(scalings)}")
+        words += _rotary_in_words(settings.values)
     return ", ".join(words)
 
 
-def _rotary_settings(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the settings of rotary positions, then those for single kinds of layers."""
-    settings: list[Mapping[str, Any]] = []
-    for key in ("rope_parameters", "rope_scaling"):
-        value = values.get(key)
-        if isinstance(value, dict):
-            settings.append(value)
-
-    settings_by_layer_kind: list[Mapping[str, Any]] = []
-    for setting in settings:
-        settings_by_layer_kind += [value for value in setting.values() if isinstance(value, dict)]
-    return settings + settings_by_layer_kind
+# The keys of the base of the rotation's frequencies; some models have several.
+_THETAS = (
+    "rope_theta",
+    "rotary_emb_base",
+    "global_rope_theta",
+    "rope_local_base_freq",
+    "local_rope_theta",
+)
 
 
-def _thetas(settings: list[Mapping[str, Any]]) -> list[str]:
-    """Return the bases of the rotation's frequencies, each once, as they are shown."""
-    keys = (
-        "rope_theta",
-        "rotary_emb_base",
-        "global_rope_theta",
-        "rope_local_base_freq",
-        "local_rope_theta",
-    )
+def _rotary_in_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the bases of the rotation, and how it is changed for longer texts, each once.
+
+    Settings of single kinds of layers are inside of those of all layers.
+    """
+    settings = _objects([values.get("rope_parameters"), values.get("rope_scaling")])
+    of_layer_kinds = _objects(chain.from_iterable(setting.values() for setting in settings))
     thetas: dict[str, None] = {}
-    for setting in settings:
-        for key in keys:
-            value: Any = setting.get(key)
-            if type(value) in (int, float) and 1 <= value < LARGEST_NUMBER:
-                thetas[f"{value:,.12g}"] = None
-    return list(thetas)
-
-
-def _scalings(rope_type: object, settings: list[Mapping[str, Any]]) -> list[str]:
-    """Return how the rotation is changed for longer texts: the names of the methods, each once."""
-    kinds = [rope_type]
-    kinds += [setting.get("rope_type", setting.get("type")) for setting in settings]
     scalings: dict[str, None] = {}
-    for kind in kinds:
-        is_scaled = kind not in (None, "default", "none")
-        if is_scaled and re.fullmatch(r"[\w.-]{1,40}", str(kind), re.ASCII):
-            scalings[str(kind)] = None
-    return list(scalings)
+    for setting in [values, *settings, *of_layer_kinds]:
+        for key in _THETAS:
+            theta: Any = setting.get(key)
+            if type(theta) in (int, float) and 1 <= theta < LARGEST_NUMBER:
+                thetas[f"{theta:,.12g}"] = None
+        scaling = str(setting.get("rope_type") or setting.get("type") or "none")
+        if scaling not in ("default", "none") and re.fullmatch(r"[\w.-]{1,40}", scaling, re.ASCII):
+            scalings[scaling] = None
+    if thetas:
+        yield f"theta {' and '.join(thetas)}"
+    if scalings:
+        yield f"scaled: {' and '.join(scalings)}"
+
+
+def _objects(values: Iterable[Any]) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)]
