@@ -274,13 +274,6 @@ def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path, joins
         assert "".join(uncovered).strip(dropped) == "", text
 
 
-def test_spans_begin_after_the_spaces_that_a_sentencepiece_model_joins(tmp_path):
-    encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED, (4, 1)))
-
-    spans = encoding.spans("a   ab  b")
-    assert spans.tolist() == [[0, 1], [4, 6], [8, 8], [8, 9]]
-
-
 def test_a_sentencepiece_model_finds_named_tokens(tmp_path):
     encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED))
 

@@ -143,10 +143,6 @@ class SentencePieceEncoding(VocabularyEncoding):
             if start == end and can_be_part and place < last:
                 # Of the parts of a character, only the last one has a span.
                 spans[place] = spans[place + 1]
-            elif self._model.joins_spaces and piece.word.startswith(space):
-                # The span begins after the spaces, because they can be several.
-                begun = text[start:end].replace(SPACE, " ").lstrip()
-                spans[place] = (end - len(begun), end)
         return np.array(spans, np.int64).reshape(-1, 2)
 
     def derivations_between(self, text: str) -> Iterator[Derivation]:
