@@ -41,7 +41,6 @@ _SCALES = {
 # Other tensors beside a matrix that are about its scales, or only about what it is multiplied with.
 _KNOWN_PARTS = {
     *_SCALES,
-    "weight_zero_point",
     "input_scale",
     "input_zero_point",
     "output_scale",
@@ -154,27 +153,21 @@ class UnpackedTensors(Tensors):
             divisor = np.float32(127)
 
         scale_grid = _grid(scale, tensor.shape, block)
-        zero_point = self._sibling(name, "weight_zero_point")
-        zero_grid = _grid(zero_point, tensor.shape, block) if zero_point else None
-        if scale_grid is None or (zero_point and zero_grid is None):
+        if scale_grid is None:
             return _refused(tensor, f"its scales do not fit it: {scale}")
 
         numbers = file_layer(tensor)
-        layers: tuple[Layer, ...] = (numbers, scale_grid.layer)
-        if zero_grid:
-            layers = (*layers, zero_grid.layer)
 
         def rows(ids: np.ndarray) -> np.ndarray:
             rows = numbers.rows(ids)
-            if zero_grid:
-                rows = rows - zero_grid.of_rows(ids)
             with np.errstate(over="ignore", invalid="ignore"):
                 scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
             return scaled
 
+        layers = (numbers, scale_grid.layer)
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{tensor.dtype} x {_SCALES[part]}"
-        names = _names(scale, zero_point)
+        names = _names(scale)
         return replace(tensor, dtype=label, matrix=layer, computed_from=names)
 
     def _block_size(self) -> tuple[int, int] | None:

@@ -87,15 +87,6 @@ def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(tmp_path, stored
     check(tmp_path, {"weight": numbers, "weight_scale": scale}, expected)
 
 
-def test_a_zero_point_is_taken_from_the_numbers_before_they_are_scaled(tmp_path):
-    numbers = int8_numbers()
-    scale = scales(ROWS, 1)
-    zero_point = GENERATOR.integers(-20, 20, (ROWS, 1)).astype(np.int8)
-    tensors = {"weight": numbers, "weight_scale": scale, "weight_zero_point": zero_point}
-
-    check(tmp_path, tensors, (numbers.astype(np.float32) - zero_point) * scale)
-
-
 @pytest.mark.parametrize("block", [(8, 16), (7, 48), (128, 128), (1, 64)])
 def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(tmp_path, block):
     block_rows, block_columns = block
@@ -145,11 +136,17 @@ def test_scb_of_bitsandbytes_is_the_largest_value_of_a_row(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (ROWS, 7), (ROWS + 1, 1), (0,), (1, 1, 1)])
-@pytest.mark.parametrize("part", ["weight_scale", "weight_zero_point"])
-def test_scales_that_do_not_fit_are_refused(tmp_path, shape, part):
-    tensors = {"weight": int8_numbers(), "weight_scale": scales(1)} | {part: scales(*shape)}
+def test_scales_that_do_not_fit_are_refused(tmp_path, shape):
+    tensors = {"weight": int8_numbers(), "weight_scale": scales(*shape)}
     with pytest.raises(InputError, match="do not fit"):
         rows_of(saved(tmp_path, tensors))
+
+
+def test_a_zero_point_is_refused_by_its_name(tmp_path):
+    zero_point = np.zeros((ROWS, 1), np.int8)
+    beside = {"weight_scale": scales(ROWS, 1), "weight_zero_point": zero_point}
+    with pytest.raises(InputError, match="does not apply weight_zero_point"):
+        rows_of(saved(tmp_path, {"weight": int8_numbers()} | beside))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, FP8_E4M3])
