@@ -102,10 +102,10 @@ class Opened:
                 known = encodings.encoding_of_size(rows)
                 if known is not None:
                     reason = f"{known.name}, by the number of rows"
-            if known is not None and not checkpoint.has_tokens:
+            if known is not None and checkpoint.roles.is_custom_tensor:
                 known = encodings.encoding_for_rows(known, rows)
 
-        if known is not None and checkpoint.has_tokens:
+        if known is not None and not checkpoint.roles.is_custom_tensor:
             size = known.vocabulary_size
             least_size = 0 if encoding is None else rows * _LEAST_SHARE
             if not least_size <= size <= rows:

@@ -116,17 +116,6 @@ class Checkpoint:
         checkpoint.name_encoding(self.encoding)
         return checkpoint
 
-    @property
-    def has_tokens(self) -> bool:
-        """Whether the rows of the `token` layer can stand for tokens.
-
-        Those of a tensor that the user chose can, if it has as many rows as a token matrix.
-        """
-        if not self.roles.is_custom_tensor:
-            return True
-        sizes = [tensor.shape[0] for tensor in self.roles.named_token_matrices]
-        return self.roles.token.shape[0] in sizes
-
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint; its position layer cannot have another length."""
         return self
