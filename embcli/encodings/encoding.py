@@ -105,6 +105,8 @@ class NamedToken(NamedTuple):
     name: str
     token_id: int
     is_special: bool  # whether it is found only if special tokens are asked for
+    strips_left: bool = False  # whether the blanks before it belong to no token
+    strips_right: bool = False
 
 
 class _Fragment(NamedTuple):
@@ -203,6 +205,7 @@ class VocabularyEncoding(Encoding):
 
 def _split_at(token: NamedToken, text: str, fragment: _Fragment) -> Iterator[_Fragment]:
     """Yield the parts of a fragment: a token wherever it is in a text, and the text around it."""
+    blanks = " \t\n\v\f\r"
     if fragment.token_id is not None:
         yield fragment
         return
@@ -213,10 +216,16 @@ def _split_at(token: NamedToken, text: str, fragment: _Fragment) -> Iterator[_Fr
         start = text.find(token.name, place, end)
         if start < 0:
             break
-        if start > place:
-            yield _Fragment(None, place, start)
+        text_end = start
+        if token.strips_left:
+            text_end = place + len(text[place:start].rstrip(blanks))
+        if text_end > place:
+            yield _Fragment(None, place, text_end)
+
         place = start + len(token.name)
         yield _Fragment(token.token_id, start, place)
+        if token.strips_right:
+            place = end - len(text[place:end].lstrip(blanks))
     if place < end:
         yield _Fragment(None, place, end)
 

@@ -166,8 +166,24 @@ class GgufEncoding(VocabularyEncoding):
             if not name or name.encode() != word:
                 continue  # It is not UTF-8, so no text contains it.
             is_special = bool(kinds[token_id] != USER_DEFINED)
-            tokens.append(NamedToken(name, token_id, is_special))
+            strips_left, strips_right = self._strips(word)
+            tokens.append(NamedToken(name, token_id, is_special, strips_left, strips_right))
         return sorted(tokens, key=lambda token: -len(token.name.encode()))
+
+    def _strips(self, word: bytes) -> tuple[bool, bool]:
+        """Return whether blanks before and after a token belong to no token.
+
+        This depends on the name of the model.
+        """
+        metadata = self._header.metadata
+        name = str(metadata.get("general.name", "")).lower()
+        architecture = str(metadata.get("general.architecture", ""))
+        is_jina = re.search("jina-v2-(de|es|code)", str(self.pre_tokenizer))
+        if is_jina or re.search("nomic-bert-moe|jina-bert-v3", architecture):
+            return word == b"<mask>", False
+        if "phi-3" in name or "phi3" in name:
+            return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
+        return "modern-bert" in name and word == b"[MASK]", False
 
     @cached_property
     def bos_eos(self) -> BosEos:  # type: ignore[override]
