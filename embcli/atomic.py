@@ -86,12 +86,11 @@ def refuse_replacing(path: Path, files: Iterable[str | Path]) -> None:
         return
     target = path.resolve()
     for file in files:
-        is_read = False
         with suppress(OSError, ValueError):  # It is not a file's name, or the file is gone.
-            is_read = target.samefile(file) or target.parent.samefile(file)
-        if is_read:
-            wrong = f"{str(path)!r} is read by this command; name another file with --output"
-            raise OutputError(wrong)
+            if target.samefile(file) or target.parent.samefile(file):
+                raise OutputError(
+                    f"{str(path)!r} is read by this command; name another file with --output"
+                )
 
 
 @contextmanager

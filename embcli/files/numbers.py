@@ -80,20 +80,18 @@ def _from_bfloat16(stored: np.ndarray) -> np.ndarray:
 
 
 BFLOAT16 = StoredDtype("bfloat16", np.dtype("<u2"), _from_bfloat16)
-FLOAT8_E4M3 = StoredDtype(
-    "float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256), has_scale=True
+_FLOATS = (
+    BFLOAT16,
+    StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256), has_scale=True),
+    StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1), has_scale=True),
+    StoredDtype("float8_e8m0fnu", np.dtype("u1"), _from_float8_e8m0),
+    StoredDtype("float4_e2m1fn", np.dtype("u1"), _from_float4, values=2, has_scale=True),
 )
-FLOAT8_E5M2 = StoredDtype(
-    "float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1), has_scale=True
-)
-FLOAT8_E8M0 = StoredDtype("float8_e8m0fnu", np.dtype("u1"), _from_float8_e8m0)
-FLOAT4 = StoredDtype("float4_e2m1fn", np.dtype("u1"), _from_float4, values=2, has_scale=True)
 # The others are dtypes of numpy, as safetensors, torch and GGUF store them: little-endian.
 # npy.py takes the byte order from the header of an array.
 _CODES = ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 
 # The dtypes by their names, as numpy and ml_dtypes spell them.
-_FLOATS = (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT8_E8M0, FLOAT4)
 STORED_DTYPES = {dtype.name: dtype for dtype in _FLOATS}
 for _code in _CODES:
     _dtype = np.dtype(_code)

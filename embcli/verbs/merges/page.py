@@ -73,7 +73,7 @@ def _totals(result: Merges) -> Text:
     tokens = counted(len(result.ids), "token")
     encoding = result.tokens.encoding
     name = f" ({encoding.name})" if encoding else ""
-    return safe_text(f"{start}{pieces} become {tokens}{name}")
+    return safe_text(f"{start}{pieces}: {tokens}{name}")
 
 
 def _stop(result: Merges) -> RenderResult:
