@@ -111,8 +111,7 @@ class Command:
             refuse_many(matrices, format)
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)
-        if path is not None:
-            refuse_replacing(path, _read_by_name(options))
+        refuse_replacing(path, _read_by_name(options))
         return output
 
 

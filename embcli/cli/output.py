@@ -149,6 +149,5 @@ class ResultWriter:
                 text = text.replace("\r\n", "\n")  # lines of csv end so
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
-            if self.path is not None:
-                refuse_replacing(self.path, opened_files)
+            refuse_replacing(self.path, opened_files)
         self._say_written()

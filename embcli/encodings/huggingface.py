@@ -19,6 +19,7 @@ import numpy as np
 from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
+    MAX_TOKENS,
     BosEos,
     Encoding,
     Rules,
@@ -84,6 +85,9 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def rules(self) -> Rules:  # type: ignore[override]
         """What its tokenizer.json describes: its model, and what is done before and after that."""
+        # The package would write something for each ID up to the largest.
+        if self.vocabulary_size > MAX_TOKENS:
+            raise file_error(self.path, "it has an ID that no vocabulary has")
         rules: Rules = json.loads(self._read().to_str())
         rules.update(rules.pop("model"))
         return rules
@@ -360,6 +364,7 @@ def read_byte_pairs(path: Path) -> tokenizers.Tokenizer:
     merges = [path.with_name(name) for name in MERGES if path.with_name(name).is_file()]
     if not merges:
         raise file_error(path, f"its merges are not beside it ({' or '.join(MERGES)})")
+    Binary(merges[0])  # So it is among the files that are read.
 
     def read() -> tokenizers.Tokenizer:
         pairs = ByteLevelBPETokenizer.from_file(str(path), str(merges[0]))

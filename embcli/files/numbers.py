@@ -63,7 +63,7 @@ def _from_float4(stored: np.ndarray) -> np.ndarray:
     """Widen 4-bit floats, E2M1: a byte has two of them, the first one in its lower bits."""
     magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
     table = np.concatenate([magnitudes, -magnitudes])
-    pairs = np.stack([stored & 15, stored >> 4], axis=-1)
+    pairs = np.stack([stored & 15, stored >> 4], 2)
     return table[pairs].reshape(len(stored), -1)
 
 

@@ -156,8 +156,8 @@ class UnpackedTensors(Tensors):
         scale_grid = _grid(scale, tensor.shape, block)
         zero_point = self._sibling(name, "weight_zero_point")
         zero_grid = _grid(zero_point, tensor.shape, block) if zero_point else None
-        has_integers = scale.dtype in INTEGERS  # which can stand for exponents
-        if scale_grid is None or has_integers or (zero_point and zero_grid is None):
+        # Integers can stand for exponents.
+        if scale_grid is None or scale.dtype in INTEGERS or (zero_point and zero_grid is None):
             return _refused(tensor, f"its scales do not fit it: {scale}")
 
         numbers = file_layer(tensor)

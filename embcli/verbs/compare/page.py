@@ -257,9 +257,11 @@ def _judgement(verdict: Verdict, gradient: Gradient | None = None) -> Text:
         if gradient is not None and gradient.verdict.identical:
             identical += " and gradients"
         return safe_text(f"{identical}, the largest |difference| is 0.", "good")
-    largest = _number(verdict.difference)
-    different = f"Not bit-identical: {verdict.in_words}"
-    return safe_text(f"{different}, the largest |difference| is {largest}.", "bad")
+    text = (
+        f"Not bit-identical: {verdict.in_words}, "
+        f"the largest |difference| is {_number(verdict.difference)}."
+    )
+    return safe_text(text, "bad")
 
 
 def _number(value: float | None) -> str:
@@ -384,8 +386,8 @@ def _backward_pass(
         yield title(f"After one step of torch.optim.SGD: {step}")
         if not training.verdict.identical:
             yield _judgement(training.verdict)
-        all_rows = counted(training.size, "row")
-        yield safe_text(f"Moved, of {all_rows}: {_by_layer(training.rows)}.")
+        rows = _by_layer(training.rows)
+        yield safe_text(f"Moved, of {counted(training.size, 'row')}: {rows}.")
         if training.loss > gradient.loss:
             yield safe_text("The loss rose: this learning rate is too large for it to fall.")
         return
