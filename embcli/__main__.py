@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from embcli.errors import EmbcliError, ran_out
+from embcli.wording import number_in
 
 
 def run() -> NoReturn:
@@ -105,6 +106,9 @@ def main() -> int:
 
     from embcli.cli import app
 
+    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
+        if not number_in(name):
+            os.environ.pop(name, None)  # rich and Typer fail for "²" and "wide"
     status: object = 0
     try:
         # PowerShell's script leaves the variable behind, empty.

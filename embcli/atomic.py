@@ -1,6 +1,6 @@
-"""Files written atomically.
+"""Files written atomically, and the list of files that a command must not replace.
 
-The new one is written beside the old one, then renamed, so that a failure keeps the old one whole.
+A new file is written beside the old one, then renamed, so that a failure keeps the old one whole.
 Results, completion scripts and kept layers are written like this.
 """
 
@@ -10,14 +10,15 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from embcli.errors import OutputError
 
 PARTIAL = re.compile("[.]embcli-[0-9a-f]{12}[.]part")  # the names of unfinished files
+opened_files: set[Path] = set()  # all files that this process has opened to read
 
 
 @contextmanager
@@ -74,6 +75,22 @@ def refuse_unwritable(path: Path) -> None:
             path.parent.stat()
         elif stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def refuse_replacing(path: Path | None, files: Iterable[str | Path]) -> None:
+    """Raise OutputError if a file is one of those that a command reads, or in one of its folders.
+
+    A device or a pipe loses nothing when it is written to.
+    """
+    if path is None or not path.is_file():
+        return
+    target = path.resolve()
+    for file in files:
+        with suppress(OSError, ValueError):  # It is not a file's name, or the file is gone.
+            if target.samefile(file) or target.parent.samefile(file):
+                raise OutputError(
+                    f"{str(path)!r} is read by this command; name another file with --output"
+                )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from embcli.atomic import opened_files
 from embcli.errors import InputError
 from embcli.wording import Sentence
 
@@ -67,6 +68,7 @@ class Binary:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise self.file_error(reason) from None
+        opened_files.add(path.absolute())
         weakref.finalize(self, self._file.close)
         self.size = status.st_size
 

@@ -195,9 +195,9 @@ class Notes:
     takes long shows its progress by `watch`.
 
     >>> notes = Notes()
-    >>> notes.add("3 values were rounded to float32")
+    >>> notes.add("the input is empty")
     >>> list(notes)
-    ['3 values were rounded to float32']
+    ['the input is empty']
     """
 
     def __init__(self, *remarks: str, watch: Watch = unwatched) -> None:

@@ -109,7 +109,7 @@ class Opened:
             size = known.vocabulary_size
             least_size = 0 if encoding is None else rows * _LEAST_SHARE
             if not least_size <= size <= rows:
-                sizes = f"{size:,} tokens, this matrix {counted(rows, 'row')}"
+                sizes = f"{counted(size, 'token')}, this matrix {counted(rows, 'row')}"
                 doubt = "probably not its tokenizer"
                 if 0 < size - rows < size / 100:
                     doubt = "was resize_token_embeddings forgotten?"

@@ -304,7 +304,7 @@ def chosen_format(
 
 def _check_place(path: str | Path, format: Format) -> None:
     """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
-    if str(path).endswith("/"):
+    if f"/{path}".endswith("/"):  # An empty name stands for a folder, too.
         raise OutputError(f"{path!r} names a folder, and {format.name} is one file")
     file = Path(path)
     try:

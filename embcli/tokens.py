@@ -155,7 +155,7 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     token_id = int(tokens.ids[place])
     token = tokens.encoding.token_bytes(token_id) if tokens.encoding else None
     missing = f"{id_in_words(token_id, token)} at position {place:,} has no row"
-    rows = f"V = {vocabulary_size:,} rows, for IDs from 0 to {vocabulary_size - 1}"
+    rows = f"V = {counted(vocabulary_size, 'row')}, for IDs from 0 to {vocabulary_size - 1}"
     reason = f"{missing}: the token layer has {rows}"
     if not can_enlarge or token_id < 0:
         raise InputError(reason)

@@ -248,6 +248,12 @@ def test_models_of_the_cache_complete(line, offered, in_process):
     assert not ran.err
 
 
+@cases
+def test_a_place_that_bash_does_not_give_is_the_first(environment, in_process):
+    ran = in_process.ok(_EMBCLI_COMPLETE="complete_bash", **environment)
+    assert set(ran.text.split()) == set(COMMANDS)
+
+
 # --- faults ---------------------------------------------------------------------------------------
 
 

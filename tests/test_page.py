@@ -227,7 +227,7 @@ def test_a_number_has_an_exponent_where_a_fixed_point_says_too_little(number, pr
 
 @cases
 def test_a_page_in_a_pipe_is_as_wide_as_the_environment_says(in_process, columns, width):
-    page = in_process.ok("weights", "--vocab", "5", COLUMNS=columns).text
+    page = in_process.ok("weights", "--vocab", "5", COLUMNS=columns, LINES=columns).text
 
     with_option = in_process.ok("weights", "--vocab", "5", "--width", str(width), COLUMNS="77").text
     assert page == with_option

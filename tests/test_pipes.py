@@ -288,6 +288,14 @@ def test_a_signal_in_the_middle_ends_it_and_leaves_the_earlier_file_as_it_was(
     assert_as_it_was(old)
 
 
+def test_ctrl_c_ends_a_regular_expression_that_runs_for_ever(process):
+    started = process.start("neighbors", "--ids", "3", "--dim", "2", "--match", "(-+)+x")
+    with pytest.raises(subprocess.TimeoutExpired):
+        started.wait(4)
+    started.send_signal(signal.SIGINT)
+    assert started.wait(5) == 130
+
+
 def test_a_signal_that_is_ignored_stays_so(process, old, long_file):
     """As nohup starts a program."""
     handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)

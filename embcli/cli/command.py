@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embcli.atomic import refuse_replacing
 from embcli.cli import groups
 from embcli.cli.options import flag_of, formats_that_show
 from embcli.errors import OutputError
@@ -110,7 +111,7 @@ class Command:
             refuse_many(matrices, format)
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)
-        _refuse_overwriting(path, options)
+        refuse_replacing(path, _read_by_name(options))
         return output
 
 
@@ -142,15 +143,10 @@ def _style_options(options: Options) -> "dict[str, Any]":
     return given
 
 
-def _refuse_overwriting(path: Path | None, options: Options) -> None:
-    """Raise OutputError if the file to write is read by the command, or its folder is."""
-    if path is None or not path.is_file():
-        return
-    target = path.resolve()
+def _read_by_name(options: Options) -> list[str]:
+    """Return the files and folders that the options name, and standard input."""
+    files = ["/dev/stdin"]
     for name in _READ:
         value = options.get(name) or []
-        files = value if isinstance(value, list) else [str(value)]
-        for file in files:
-            if Path(file).resolve() in (target, target.parent):
-                wrong = f"{str(path)!r} is read by this command; name another file with --output"
-                raise OutputError(wrong)
+        files += value if isinstance(value, list) else [str(value)]
+    return files

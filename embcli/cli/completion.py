@@ -11,6 +11,7 @@ from typer import completion
 
 from embcli.errors import InputError, OutputError
 from embcli.names import PROGRAM, Shell
+from embcli.wording import number_in
 
 REQUEST = "_EMBCLI_COMPLETE"  # the variable with the request of a script, such as complete_bash
 # Each shell has a file that it starts with, or reads for completion, and needs some text before the
@@ -37,7 +38,11 @@ def prepare(request: str) -> list[str]:
     completion.get_completion_inspect_parameters()
     # rich would wrap the help texts, and scripts read one line for each candidate.
     os.environ["COLUMNS"] = "10000"
-    typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", PROGRAM)
+    # bash has these two; Typer fails without them.
+    bash_words = os.environ.setdefault("COMP_WORDS", PROGRAM)
+    if not number_in("COMP_CWORD"):
+        os.environ["COMP_CWORD"] = "1"
+    typed = os.environ.get("_TYPER_COMPLETE_ARGS") or bash_words
     return typed.split()[1:]
 
 

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
 from embcli.errors import InputError
 from embcli.names import PROGRAM
@@ -151,6 +152,8 @@ def _bytes(file: Path | None, name: str, example: str) -> bytes:
     """
     if file is None:
         _refuse_terminal(name, example)
+    else:
+        opened_files.add(file.absolute())
     place = _place(file)
     try:
         with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:

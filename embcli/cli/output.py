@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from embcli.atomic import destination, explaining_failure
+from embcli.atomic import destination, explaining_failure, opened_files, refuse_replacing
 from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, FormatName
@@ -55,11 +55,8 @@ class ResultWriter:
         result = replace(result, style=self.style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
             path = self.path
-            # A device or a pipe is written to in place; a terminal among them gets no raw text.
-            if path is not None and (path.is_file() or not path.exists()):
-                result.save(path, self.format)
-                self._say_written()
-            elif self.format == "table":
+            is_file = path is not None and (path.is_file() or not path.exists())
+            if self.format == "table" and not is_file:
                 self.show(self._page_of(result))
             else:
                 self._write_other(result)
@@ -121,7 +118,6 @@ class ResultWriter:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
         with self._open(kind) as file:
             file.write(content)
-        self._say_written()
 
     def _say_written(self) -> None:
         """Say on a terminal what was written to a file, but not to a device."""
@@ -134,7 +130,7 @@ class ResultWriter:
 
     @contextmanager
     def _open(self, kind: Content) -> Iterator[BinaryIO]:
-        """Open the destination.
+        """Open the destination; a file that the command has read keeps its content.
 
         A terminal gets text at once, with control characters escaped, and no binary data.
         """
@@ -153,3 +149,5 @@ class ResultWriter:
                 text = text.replace("\r\n", "\n")  # lines of csv end so
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
+            refuse_replacing(self.path, opened_files)
+        self._say_written()

@@ -25,7 +25,7 @@ import numpy as np
 from embcli.binary import Binary, file_error, quoted, read_object
 from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, missing_extra
-from embcli.wording import in_data
+from embcli.wording import counted, in_data
 
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
@@ -153,7 +153,7 @@ class VocabularyEncoding(Encoding):
         except (UnicodeError, RuntimeError) as error:
             # A text can have a lone surrogate; the errors of sentencepiece are RuntimeErrors.
             raise InputError(
-                f"{self.name} cannot split this text of {len(text):,} characters: {error}"
+                f"{self.name} cannot split this text of {counted(len(text), 'character')}: {error}"
             ) from None
         return np.concatenate(parts)
 

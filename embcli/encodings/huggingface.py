@@ -19,6 +19,7 @@ import numpy as np
 from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings.encoding import (
     MAX_FILE_SIZE,
+    MAX_TOKENS,
     BosEos,
     Encoding,
     Rules,
@@ -84,6 +85,9 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def rules(self) -> Rules:  # type: ignore[override]
         """What its tokenizer.json describes: its model, and what is done before and after that."""
+        # The package would write something for each ID up to the largest.
+        if self.vocabulary_size > MAX_TOKENS:
+            raise file_error(self.path, "it has an ID that no vocabulary has")
         rules: Rules = json.loads(self._read().to_str())
         rules.update(rules.pop("model"))
         return rules
@@ -168,7 +172,7 @@ class HuggingFaceEncoding(Encoding):
                 encode = tokenizer.encode_batch_fast  # This takes a third less time.
             return encode([text], add_special_tokens=False)[0]
 
-        failure = f"it cannot split this text of {len(text):,} characters"
+        failure = f"it cannot split this text of {counted(len(text), 'character')}"
         return call_package(self.path, failure, call)
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
@@ -343,6 +347,7 @@ def read_byte_pairs(path: Path) -> tokenizers.Tokenizer:
     merges = [path.with_name(name) for name in MERGES if path.with_name(name).is_file()]
     if not merges:
         raise file_error(path, f"its merges are not beside it ({' or '.join(MERGES)})")
+    Binary(merges[0])  # So it is among the files that are read.
 
     def read() -> tokenizers.Tokenizer:
         pairs = ByteLevelBPETokenizer.from_file(str(path), str(merges[0]))

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from embcli.binary import Binary, is_text
 from embcli.encodings.encoding import sibling_json
+from embcli.wording import in_data
 
 Described = Literal[  # transformers reads them by a class, which other files name
     "tokenizer.json",
@@ -102,7 +103,7 @@ def _contents(value: Any) -> Iterator[str]:
     for described in value if isinstance(value, list) else [value]:
         name = described.get("content") if isinstance(described, dict) else described
         if isinstance(name, str) and name:
-            yield name
+            yield in_data(name)
 
 
 def is_plain_class(path: Path) -> bool:

@@ -31,7 +31,7 @@ from embcli.encodings.encoding import (
 from embcli.encodings.kinds import added_ids
 from embcli.encodings.merging import NEVER, Derivation, derive, spans_of
 from embcli.errors import InputError, does_not_load
-from embcli.wording import in_data
+from embcli.wording import counted, in_data
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -136,7 +136,7 @@ class TiktokenEncoding(VocabularyEncoding):
             )
         except ValueError as error:
             raise InputError(
-                f"{self.name} cannot split this text of {len(text):,} characters: {error}"
+                f"{self.name} cannot split this text of {counted(len(text), 'character')}: {error}"
             ) from None
 
     @cached_property
@@ -224,7 +224,7 @@ class RankFileEncoding(TiktokenEncoding):
             reason = "its name is none of tiktoken's encodings, and nothing else tells its pattern"
             raise UnknownTokenizerError(file_error(self.path, reason).message)
         encode = super().encode
-        failure = f"it cannot split this text of {len(text):,} characters"
+        failure = f"it cannot split this text of {counted(len(text), 'character')}"
         return call_package(self.path, failure, lambda: encode(text, special))
 
 

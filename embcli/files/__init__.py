@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from embcli.atomic import opened_files
 from embcli.binary import Binary, is_text, quoted, read_object
 from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors
@@ -127,6 +128,7 @@ def _read_index(binary: Binary) -> Tensors:
             raise binary.file_error(f"it names a file outside its folder, {quoted(name)}")
         if not binary.folder.has(name):
             raise binary.file_error(f"its file {quoted(name)} is missing")
+        opened_files.add(binary.folder.path.absolute() / name)  # It is a part of the model.
         names.append(name)
 
     is_safetensors = all(name.endswith(".safetensors") for name in file_names.values())

@@ -301,4 +301,4 @@ def _rounded_values(layers: Iterable[Layer]) -> str:
     count = sum(layer.rounded_values for layer in layers)
     if not count:
         return ""
-    return f"{count:,} values were rounded to float32, which does not hold them exactly"
+    return f"{counted(count, 'value')} rounded to float32, which does not hold all digits of them"

@@ -59,6 +59,14 @@ def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.nda
     return np.take(table, stored)
 
 
+def _from_float4(stored: np.ndarray) -> np.ndarray:
+    """Widen 4-bit floats, E2M1: a byte has two of them, the first one in its lower bits."""
+    magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    table = np.concatenate([magnitudes, -magnitudes])
+    pairs = np.stack([stored & 15, stored >> 4], 2)
+    return table[pairs].reshape(len(stored), -1)
+
+
 def _from_float8_e8m0(stored: np.ndarray) -> np.ndarray:
     """Widen 8-bit exponents, which scales of blocks are: powers of two, or NaN."""
     table = np.ldexp(np.float32(1), np.arange(256) - 127)
@@ -72,19 +80,19 @@ def _from_bfloat16(stored: np.ndarray) -> np.ndarray:
 
 
 BFLOAT16 = StoredDtype("bfloat16", np.dtype("<u2"), _from_bfloat16)
-FLOAT8_E4M3 = StoredDtype(
-    "float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256), has_scale=True
+_FLOATS = (
+    BFLOAT16,
+    StoredDtype("float8_e4m3fn", np.dtype("u1"), partial(_from_float8, 3, 256), has_scale=True),
+    StoredDtype("float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1), has_scale=True),
+    StoredDtype("float8_e8m0fnu", np.dtype("u1"), _from_float8_e8m0),
+    StoredDtype("float4_e2m1fn", np.dtype("u1"), _from_float4, values=2, has_scale=True),
 )
-FLOAT8_E5M2 = StoredDtype(
-    "float8_e5m2", np.dtype("u1"), partial(_from_float8, 2, 1), has_scale=True
-)
-FLOAT8_E8M0 = StoredDtype("float8_e8m0fnu", np.dtype("u1"), _from_float8_e8m0)
 # The others are dtypes of numpy, as safetensors, torch and GGUF store them: little-endian.
 # npy.py takes the byte order from the header of an array.
 _CODES = ("<f4", "<f2", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 
 # The dtypes by their names, as numpy and ml_dtypes spell them.
-STORED_DTYPES = {dtype.name: dtype for dtype in (BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2, FLOAT8_E8M0)}
+STORED_DTYPES = {dtype.name: dtype for dtype in _FLOATS}
 for _code in _CODES:
     _dtype = np.dtype(_code)
     STORED_DTYPES[_dtype.name] = StoredDtype(_dtype.name, _dtype, has_scale=_code == "i1")

@@ -1,6 +1,6 @@
 """Matrices that are stored scaled, packed or shared, and the rows that they stand for.
 
-A quantised model stores a matrix as integers or 8-bit floats beside tensors of scales. The dtype of
+A quantised model stores a matrix as integers or small floats beside tensors of scales. The dtype of
 a tensor and the tensors beside it say which scheme it follows; config.json gives parameters only.
 What cannot be unpacked is refused: integers are never shown in place of the numbers they stand for.
 `Checkpoint` looks at the tensors of a file through `UnpackedTensors`.
@@ -30,7 +30,7 @@ _PACKED = {
     "_scale_2": "NVFP4",
     "_global_scale": "NVFP4",
 }
-# The tensors that 8-bit numbers are multiplied by, and what pages call them. DeepSeek's name says
+# The tensors that small numbers are multiplied by, and what pages call them. DeepSeek's name says
 # the inverse; ComfyUI has the words in another order; LLM.int8() keeps the largest absolute value.
 _SCALES = {
     "weight_scale": "weight_scale",
@@ -47,7 +47,7 @@ _KNOWN_PARTS = {
     "output_zero_point",
     "scale_input",
 }
-# What config.json says of models whose 8-bit floats have scales.
+# What config.json says of models whose small floats have scales.
 _FLOAT8_KEYS = ("quant_method", "format", "quant_algo")
 _FLOAT8_SCHEMES = ("fp8", "fbgemm_fp8", "float-quantized", "FP8")
 _SCALED_DTYPES = [dtype.name for dtype in STORED_DTYPES.values() if dtype.has_scale]
@@ -72,7 +72,7 @@ class UnpackedTensors(Tensors):
             own_words=stored.own_words,
         )
         self._config = config
-        # The dtypes of numbers that stand for others. 8-bit floats do if config.json or a scale in
+        # The dtypes of numbers that stand for others. Small floats do if config.json or a scale in
         # the file says so; otherwise they are only rounded.
         self._dtypes_with_scales = [*INTEGERS]
         last_parts = {name.rpartition(".")[2] for name in stored}
@@ -133,10 +133,10 @@ class UnpackedTensors(Tensors):
                 parts.setdefault(module, []).append(last_part)
         return parts
 
-    # --- 8-bit numbers and scales ---------------------------------------------------------------
+    # --- numbers of 4 or 8 bits, and scales -------------------------------------------------------
 
     def _scaled(self, tensor: Tensor) -> Tensor:
-        """Return a matrix of 8-bit numbers times the scales beside it, if there are any."""
+        """Return a matrix of small numbers times the scales beside it, if there are any."""
         name = tensor.name
         kinds = [part for part in _SCALES if self._sibling(name, part)]
         if len(kinds) > 1:
@@ -153,7 +153,8 @@ class UnpackedTensors(Tensors):
             divisor = np.float32(127)
 
         scale_grid = _grid(scale, tensor.shape, block)
-        if scale_grid is None:
+        # Integers can stand for exponents.
+        if scale_grid is None or scale.dtype in INTEGERS:
             return _refused(tensor, f"its scales do not fit it: {scale}")
 
         numbers = file_layer(tensor)

@@ -53,6 +53,7 @@ NAMES = {
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu",
+    "F4": "float4_e2m1fn",
     "I8": "int8",
     "I16": "int16",
     "I32": "int32",

@@ -74,7 +74,9 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
         raise tensor.binary.file_error(
             f"{tensor} has numbers that embcli does not read; it reads {known}"
         )
-    width = tensor.shape[1] // numbers.values
+    width, rest = divmod(tensor.shape[1], numbers.values)
+    if rest:
+        raise tensor.binary.file_error(f"{tensor} has rows that end within a byte")
     row_step, column_step = tensor.strides or (width, 1)
     items = _Items(tensor, numbers.stored, width, row_step, column_step)
     read = _read_rows if column_step == 1 else _read_columns

@@ -21,6 +21,7 @@ from embcli.binary import Binary, BinaryStream, is_text
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors, computed_layer
+from embcli.wording import counted
 
 LONGEST_LINE = 1 << 22  # bytes
 LARGE = 1 << 29  # bytes of a file that takes seconds to read
@@ -189,7 +190,7 @@ def _index_of_text(binary: Binary, start: Start) -> _Index:
         raise binary.file_error("it has no line of a word and its numbers")
     if start.rows not in (None, len(words)):
         raise binary.file_error(
-            f"its first line promises {start.rows:,} rows, and it has {len(words):,}"
+            f"its first line promises {counted(start.rows, 'row')}, and it has {len(words):,}"
         )
     return _Index(dim, words, np.frombuffer(starts, np.int64), np.frombuffer(stops, np.int64))
 
@@ -207,7 +208,7 @@ def _length_of_word(line: bytes, dim: int) -> int:
 
 def _count_error(binary: Binary, line_number: int, numbers: int, dim: int) -> InputError:
     return binary.file_error(
-        f"line {line_number:,} has {numbers:,} numbers after its word, not {dim:,}"
+        f"line {line_number:,} has {counted(numbers, 'number')} after its word, not {dim:,}"
     )
 
 
@@ -223,7 +224,7 @@ def _read_decimal_rows(
             fields = binary.read(start, length).split()
             if len(fields) != index.dim:
                 raise binary.file_error(
-                    f"{line} has {len(fields):,} numbers, and others have {index.dim:,}"
+                    f"{line} has {counted(len(fields), 'number')}, and others have {index.dim:,}"
                 )
             try:
                 rows[place] = [float(field) for field in fields]
@@ -242,7 +243,7 @@ def _index_of_binary(binary: Binary, start: int, count: int, dim: int) -> _Index
     length = 4 * dim  # bytes of the numbers of a row
     if dim < 1 or not 0 < count <= (binary.size - start) // (length + 1):
         raise binary.file_error(
-            f"its first line promises {count:,} rows of {dim:,} numbers; "
+            f"its first line promises {counted(count, 'row')} of {counted(dim, 'number')}; "
             f"{binary.size - start:,} bytes follow"
         )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embcli.names import Similarity
+from embcli.wording import counted
 
 Rows = Callable[[np.ndarray], np.ndarray]  # row numbers (n,) int64 -> rows (n, ..., columns)
 ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal."
@@ -54,7 +55,7 @@ def added_rows(
         return rows(positions).astype(np.float64)
 
     return ShownPositions(
-        size=f"D = {dim:,} columns",
+        size=f"D = {counted(dim, 'column')}",
         formula=formula,
         matrices=[PositionMatrix("position", chosen_columns, columns)],
         similarities=similarities_of(vectors, metric),

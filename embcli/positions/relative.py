@@ -11,6 +11,7 @@ import numpy as np
 from embcli.layer import Layer
 from embcli.names import Similarity
 from embcli.positions.kind import PositionMatrix, Rows, ShownPositions, products
+from embcli.wording import counted
 
 LARGEST_DISTANCE = 16  # k: larger distances have the same row
 
@@ -68,7 +69,7 @@ def relative(
         row_numbers=shown_distances,
     )
     return ShownPositions(
-        size=f"D = {dim:,} columns, k = {k}",
+        size=f"D = {counted(dim, 'column')}, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
         matrices=[pair_matrix, distance_matrix],
         similarities=similarities,

@@ -19,7 +19,7 @@ from embcli.positions.kind import (
     frequencies,
     similarities_of,
 )
-from embcli.wording import Sentence
+from embcli.wording import Sentence, counted
 
 
 def check_rotation(dim: int, theta: float) -> None:
@@ -80,7 +80,7 @@ def rotary(
     )
     similarities = similarities_of(vectors, metric)
     return ShownPositions(
-        size=f"D/2 = {count:,} angles",
+        size=f"D/2 = {counted(count, 'angle')}",
         formula=formula,
         matrices=[angles_of_pairs, rotated_row],
         similarities=similarities,

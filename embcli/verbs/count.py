@@ -18,6 +18,7 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from embcli.atomic import opened_files
 from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes
 from embcli.names import DEFAULT_ENCODING, __version__
@@ -69,6 +70,7 @@ class CountInput(NamedTuple):
 
     @classmethod
     def of_file(cls, path: str | Path, may_be_binary: bool = False) -> CountInput:
+        opened_files.add(Path(path).absolute())
         return cls(str(path), partial(Path(path).open, "rb"), may_be_binary)
 
 

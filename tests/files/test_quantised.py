@@ -87,6 +87,17 @@ def test_8_bit_numbers_are_multiplied_by_the_scales_beside_them(tmp_path, stored
     check(tmp_path, {"weight": numbers, "weight_scale": scale}, expected)
 
 
+@pytest.mark.parametrize("kind", [np.float32, FP8_E8M0])
+def test_a_byte_has_two_4_bit_floats_the_first_in_its_lower_bits(tmp_path, kind):
+    scale = scales(ROWS, 2, dtype=kind)
+    path = saved(tmp_path, {"weight": BYTES, "weight_scale": scale}) / "model.safetensors"
+    as_floats = path.read_bytes().replace(b'"U8","shape":[20,32]', b'"F4","shape":[20,64]')
+    path.write_bytes(as_floats)
+    numbers = np.stack([BYTES & 15, BYTES >> 4], 2).view(ml_dtypes.float4_e2m1fn)
+    expected = numbers.reshape(ROWS, 2, DIM // 2).astype(np.float32) * scale[..., None]
+    np.testing.assert_array_equal(rows_of(tmp_path), expected.reshape(ROWS, DIM))
+
+
 @pytest.mark.parametrize("block", [(8, 16), (7, 48), (128, 128), (1, 64)])
 def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(tmp_path, block):
     block_rows, block_columns = block
@@ -246,6 +257,7 @@ PACKED = [
     ("weight_g_idx", {"weight": int8_numbers(), "weight_scale": scales(ROWS, 4)} | G_IDX),
     ("scale_rows", {"weight": int8_numbers(), "weight_scale": scales(1), "scale_rows": scales(1)}),
     ("zeros", {"weight": scales(ROWS, DIM, dtype=FP8_E4M3), "zeros": scales(1)}),
+    ("do not fit", {"weight": int8_numbers(), "weight_scale": BYTES[:, :1]}),
     ("no scale that embcli applies", {"weight": BYTES, "weight_scale": scales(1)}),
     ("int8", {"weight": int8_numbers()}),
     ("uint8", {"weight": BYTES}),

@@ -182,7 +182,7 @@ def test_a_quote_and_a_comma_are_words():
 
 
 def test_sizes_that_do_not_agree_are_a_line_like_others():
-    assert "line 1 has 1 numbers" in refused("m.txt", b"2 3\na 1 2\nb 1 2\n")
+    assert "line 1 has 1 number " in refused("m.txt", b"2 3\na 1 2\nb 1 2\n")
     assert "promises 5 rows" in refused("m.txt", b"5 2\na 1 2\nb 1 2\n")
 
 
@@ -255,7 +255,7 @@ OF_2 = b" " + bytes(8)
         ),
         (b"a 1 2 3\nb 1 2  3\nc 1  2\n", "line 3 has 2 numbers"),
         (b"3 3\na 1 2 3\nb 1 2 3\n", "promises 3 rows, and it has 2"),
-        (b"1 3\na 1 2 3\nb 1 2 3\n", "promises 1 rows, and it has 2"),
+        (b"1 3\na 1 2 3\nb 1 2 3\n", "promises 1 row, and it has 2"),
         (b"0 3\n", "no line"),
         (b"5 3\n\n\n", "no line"),
         (b"a 1 2 3\n" + b"b" * 5_000_000, "line 2 has more than 4,194,304 bytes"),
@@ -264,8 +264,8 @@ OF_2 = b" " + bytes(8)
         (b"2 3\nab" + ROW + b"x" * 13, "ends within row 1 of 2"),
         (b"1 2\na" + OF_2 + b"\nxxxx", "5 bytes follow"),
         (b"99999999999999999 3\na" + ROW, "promises 99,999,999,999,999,999 rows"),
-        (b"1 99999999999999999\na" + ROW, "promises 1 rows"),
-        (b"1 0\na \0\0\0\0", "promises 1 rows of 0 numbers"),
+        (b"1 99999999999999999\na" + ROW, "promises 1 row"),
+        (b"1 0\na \0\0\0\0", "promises 1 row of 0 numbers"),
     ],
     ids=range(23),
 )

@@ -119,12 +119,6 @@ class MatrixAudit:
     def quantiles(self) -> tuple[float, ...]:
         return quantiles(self.norms[self.measured])
 
-    @property
-    def median_norm(self) -> float:
-        """The median of the norms that are not 0; 1 without any."""
-        norms = self.norms[self.measured]
-        return float(np.median(norms[norms > 0])) if norms.any() else 1.0
-
     @cached_property
     def histogram(self) -> tuple[int, ...]:
         """The number of those norms in each of 24 equal parts of their range.

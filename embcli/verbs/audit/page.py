@@ -87,7 +87,8 @@ def _rows_fact(audit: Audit) -> Fact:
     encoding = audit.files.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    return Fact("rows", f"{size:,}, for {encoding.vocabulary_size:,} tokens of {encoding.name}")
+    tokens = counted(encoding.vocabulary_size, "token")
+    return Fact("rows", f"{size:,}, for {tokens} of {encoding.name}")
 
 
 def _unused_fact(audit: Audit) -> Fact:

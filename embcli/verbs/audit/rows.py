@@ -35,7 +35,7 @@ def check_constant(matrix: MatrixAudit) -> Iterator[Finding]:
     if count and len(matrix.measured) > 1:
         columns = reprlib.repr(matrix.constant.tolist())
         text = (
-            f"{count:,} of {matrix.shape[1]:,} columns with the same value in all rows "
+            f"{count:,} of {counted(matrix.shape[1], 'column')} with the same value in all rows "
             f"of the {matrix.in_words}: {columns}"
         )
         yield Finding("finding", "constant", count, text)

@@ -52,8 +52,7 @@ class Comparison(Outputs, Result, verb="compare"):
 
     @property
     def _why_no(self) -> str:
-        different = self.verdict.different
-        return f"{different:,} of {self.verdict.values:,} values differ" if different else ""
+        return self.verdict.in_words if self.verdict.different else ""
 
     def records(self) -> Records:
         """Return a row for each token with both outputs; the rest stands beside the rows."""

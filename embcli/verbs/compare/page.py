@@ -7,7 +7,7 @@ takes tokens or rows shows as many as fit, and says which it leaves out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +46,7 @@ from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
 from embcli.verbs.lookup.plan import context_rows
-from embcli.wording import in_bytes
+from embcli.wording import counted, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, and tokens of a drawing
@@ -253,13 +253,15 @@ def _judgement(verdict: Verdict, gradient: Gradient | None = None) -> Text:
     if not verdict.values:
         return safe_text("Nothing to compare: there are no tokens.")
     if verdict.identical:
-        identical = f"Bit-identical: all {verdict.values:,} values"
+        identical = f"Bit-identical: all {counted(verdict.values, 'value')}"
         if gradient is not None and gradient.verdict.identical:
             identical += " and gradients"
         return safe_text(f"{identical}, the largest |difference| is 0.", "good")
-    different = f"Not bit-identical: {verdict.different:,} of {verdict.values:,} values differ"
-    largest = _number(verdict.difference)
-    return safe_text(f"{different}, the largest |difference| is {largest}.", "bad")
+    text = (
+        f"Not bit-identical: {verdict.in_words}, "
+        f"the largest |difference| is {_number(verdict.difference)}."
+    )
+    return safe_text(text, "bad")
 
 
 def _number(value: float | None) -> str:
@@ -384,16 +386,16 @@ def _backward_pass(
         yield title(f"After one step of torch.optim.SGD: {step}")
         if not training.verdict.identical:
             yield _judgement(training.verdict)
-        rows = f"of {training.size:,} rows"
-        embedding = f"{training.rows['embedding']:,} {rows} in the embedding"
-        linear = f"{training.rows['linear']:,} {rows} in the linear layer"
-        yield safe_text(f"Moved: {embedding}, {linear}.")
+        rows = _by_layer(training.rows)
+        yield safe_text(f"Moved, of {counted(training.size, 'row')}: {rows}.")
         if training.loss > gradient.loss:
             yield safe_text("The loss rose: this learning rate is too large for it to fall.")
         return
-    embedding = f"{gradient.rows['embedding']:,} in the embedding"
-    linear = f"{gradient.rows['linear']:,} in the linear layer"
-    yield safe_text(f"Rows with a non-zero gradient: {embedding}, {linear}.")
+    yield safe_text(f"Rows with a non-zero gradient: {_by_layer(gradient.rows)}.")
+
+
+def _by_layer(rows: Mapping[str, int]) -> str:
+    return f"{rows['embedding']:,} in the embedding, {rows['linear']:,} in the linear layer"
 
 
 def _targets(comparison: Comparison, gradient: Gradient, loss: str, width: int) -> RenderResult:

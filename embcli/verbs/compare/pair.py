@@ -14,6 +14,7 @@ import numpy as np
 
 from embcli.layer import Origin
 from embcli.records import Document
+from embcli.wording import counted
 
 # The kinds of differences, the least serious first after `identical`, are: a zero with another
 # sign, other bits of a NaN that is in both, other numbers, and a NaN in only one.
@@ -37,6 +38,10 @@ class Verdict:
     @property
     def identical(self) -> bool:
         return self.kind == "identical"
+
+    @property
+    def in_words(self) -> str:
+        return f"different in {self.different:,} of {counted(self.values, 'value')}"
 
     def document(self) -> Document:
         place = None

@@ -69,7 +69,7 @@ def _totals(result: Merges) -> Text:
     tokens = counted(len(result.ids), "token")
     encoding = result.tokens.encoding
     name = f" ({encoding.name})" if encoding else ""
-    return safe_text(f"{start} in {pieces} become {tokens}{name}")
+    return safe_text(f"{start} in {pieces}: {tokens}{name}")
 
 
 def _stop(result: Merges) -> RenderResult:
