@@ -1,6 +1,6 @@
 """Which tensors of a folder the class of config.json finds, and which it ties.
 
-The question is asked beside other work, and no weight is read for the answer.
+The question is asked beside other work; transformers opens no file of weights for the answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from pathlib import Path
 from queue import Queue
 from threading import Thread
 
-from embcli.asked.process import NotAskedError, ask
+import orjson
+
+from embcli.asked.kept import facts_in, kept_answer
+from embcli.asked.process import Facts, NotAskedError, ask
+from embcli.errors import Notes
+
+TensorSize = tuple[str, Sequence[int]]  # a dtype, as torch names it, and a shape
 
 
 @dataclass(frozen=True)
@@ -43,16 +49,22 @@ class ModelFacts:
 
 
 class Question:
-    """A question about a folder's weights, which is answered while something else is done."""
+    """A question about a folder's weights, which is answered while something else is done.
 
-    def __init__(self, folder: Path) -> None:
+    `tensors` has the dtype and the shape of each tensor of its files, by name.
+    """
+
+    def __init__(self, folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> None:
         self._answers: Queue[ModelFacts | NotAskedError] = Queue()
-        Thread(target=self._ask, args=(folder,), daemon=True).start()
+        Thread(target=self._ask, args=(folder, tensors, notes), daemon=True).start()
 
-    def _ask(self, folder: Path) -> None:
+    def _ask(self, folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> None:
+        def asked() -> Facts:
+            return ask("weights", folder=str(folder.absolute()), tensors=tensors)
+
         try:
-            facts = ask("weights", folder=str(folder.absolute()))
-            self._answers.put(ModelFacts(**facts))
+            described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
+            self._answers.put(kept_answer("weights", described, asked, _parsed, notes))
         except Exception as error:  # Somebody waits for the answer.
             self._answers.put(NotAskedError(str(error)))
 
@@ -62,3 +74,7 @@ class Question:
         if isinstance(found, NotAskedError):
             raise found
         return found
+
+
+def _parsed(answer: bytes) -> ModelFacts:
+    return ModelFacts(**facts_in(answer))

@@ -13,23 +13,40 @@ from typing import Any
 
 from embcli.asked.process import NotAskedError
 from embcli.asked.weights import ModelFacts, Question
+from embcli.errors import InputError, Notes
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.families import NAMES
 from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
-from embcli.wording import counted
+from embcli.wording import counted, in_data
 
-_LOADED = ("model.safetensors", "model.safetensors.index.json")
+# The files that transformers loads, and their formats.
+_LOADED = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_FORMATS = ("safetensors", "PyTorch")
 
 
-def question_about(checkpoint: Checkpoint | None) -> Question | str:
-    """Return the question about a model's weights, or why nobody is asked."""
-    if checkpoint is None:
+def question_about(checkpoint: Checkpoint | None, notes: Notes) -> Question | str:
+    """Return the question about a model's weights, or why nobody is asked.
+
+    There is no reason to name if another program loads such files, as llama.cpp does GGUF files.
+    """
+    if checkpoint is None or checkpoint.tensors.format not in _FORMATS:
         return ""
-    return _why_not(checkpoint) or Question(checkpoint.tensors.path.parent)
+    reason = _why_not(checkpoint)
+    if reason:
+        return reason
+    try:
+        sizes = {each.name: (each.dtype, each.shape) for each in checkpoint.tensors.in_files()}
+    except InputError:
+        return "a file is damaged"
+    return Question(checkpoint.tensors.path.parent, sizes, notes)
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
@@ -39,8 +56,8 @@ def _why_not(checkpoint: Checkpoint) -> str:
     reason = ""
     if checkpoint.roles.token.binary.is_remote:
         reason = "the weights are remote"
-    elif tensors.path.name not in _LOADED or tensors.format != "safetensors":
-        reason = f"the file is not a {_LOADED[0]}"
+    elif tensors.path.name not in _LOADED:
+        reason = f"it loads {_LOADED[0]}, and not {in_data(tensors.path.name)}"
     elif not checkpoint.config:
         reason = "there is no config.json"
     elif tensors.path.with_name("adapter_config.json").is_file():
@@ -91,23 +108,27 @@ class Loading:
         """The end of the sentence that says what was asked."""
         if self.facts is not None:
             return f", as transformers {self.facts.transformers} loads it"
-        return f"; not asked: {self.not_asked}" if self.not_asked else ""
+        return "; transformers was not asked" if self.not_asked else ""
 
     def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
+        if self.not_asked:
+            text = f"transformers does not say how it loads the weights: {self.not_asked}"
+            yield Finding("remark", "not-asked", 1, text)
         if self.facts is None or checkpoint is None:
             return
         if self.facts.failure:
             yield Finding("alarm", "load", 1, f"{self.facts.name} {self.facts.failure}")
             return
         yield from _of_drawn(self.facts, checkpoint)
+        yield from _of_unexpected(self.facts, checkpoint)
         yield from _of_ties(self.facts, checkpoint, head_is_copy)
 
 
 def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that an index names each tensor of its files, which transformers reads whole, and once.
 
-    Only headers are read. Raises InputError for a damaged file.
+    Only headers are read.
     """
     tensors = checkpoint.tensors
     if tensors.files == (tensors.binary.name,):
@@ -116,7 +137,11 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield NotChecked("the shards of other tensors")
         return
 
-    counts = Counter(tensors.names_in_files())
+    try:
+        counts = Counter(tensor.name for tensor in tensors.in_files())
+    except InputError as error:
+        yield Finding("alarm", "load", 1, str(error))
+        return
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
@@ -129,39 +154,64 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
 
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
-    """Yield the parameters of the class that the files do not have; they are drawn at random."""
-    matrices: list[str] = []
-    layers: list[str] = []
-    task_layers: list[str] = []
-    is_quantised = "quantization_config" in checkpoint.config
-    for name in facts.drawn:
-        if name in (facts.token, facts.head):
-            matrices.append(name)
-        elif is_quantised:
-            continue  # It can be stored in parts.
-        elif _is_position(name):
-            matrices.append(name)
-        elif _is_of_task(name, facts):
-            task_layers.append(name)
-        else:
-            layers.append(name)
+    """Yield the parameters of the class that the files do not have; they are drawn at random.
 
-    level: Level = "alarm" if matrices else "finding"
-    names = [*matrices, *layers]
-    if names:
+    A pooler of a class without a head is a remark: the hidden states do not depend on it.
+    """
+    by_level: dict[Level, list[str]] = {"alarm": [], "finding": [], "remark": []}
+    for name in facts.drawn:
+        by_level[_level_of(name, facts)].append(name)
+    if by_level["alarm"]:
+        names = by_level["alarm"]
         cause = _cause(names, facts, checkpoint.tensors)
         text = f"{facts.name} draws {_listed(names)} at random{cause}"
-        yield Finding(level, "load", len(names), text)
-    if task_layers:
-        text = f"{facts.name} draws {_listed(task_layers)} at random, a pooler or a task's head"
-        yield Finding("remark", "load", len(task_layers), text)
+        yield Finding("alarm", "load", len(names), text)
+    for level in ("finding", "remark"):
+        names = by_level[level]
+        if names:
+            what = "a task's head" if level == "finding" else "a pooler"
+            text = f"{facts.name} draws {_listed(names)} at random, {what}"
+            yield Finding(level, "load", len(names), text)
 
 
-def _is_of_task(name: str, facts: ModelFacts) -> bool:
-    """Return whether a parameter is of a pooler, or of a head that is trained for a task."""
+def _level_of(name: str, facts: ModelFacts) -> Level:
+    """Return how much it matters that a parameter is drawn at random."""
     modules = name_parts(name)
-    is_outside = facts.body not in ("", modules[0])
-    return "pooler" in modules or (facts.head is None and is_outside)
+    if facts.body == "" and "pooler" in modules:
+        return "remark"
+    is_of_task = facts.head is None and facts.body not in ("", modules[0])
+    return "finding" if is_of_task or "pooler" in modules else "alarm"
+
+
+def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
+    """Yield the tensors of the files that the class leaves out.
+
+    It is a finding if some are of a layer beyond those that config.json states, or of a LoRA.
+    Layers that predict further tokens are stated by a setting of their own.
+    """
+    names = facts.unexpected
+    if not names or _added_start(names, facts.drawn):
+        return  # The names that are drawn have said it.
+    text = f"{facts.name} leaves out {_listed(names)} of the files"
+    level: Level = "remark"
+    if any("lora" in part.lower() for name in names for part in name_parts(name)):
+        level = "finding"
+        text += ": a LoRA that is not merged"
+    elif "num_nextn_predict_layers" not in checkpoint.roles.config:
+        loaded = {_without_layer(name) for name in checkpoint.tensors.keys() - {*names}}
+        if not loaded.isdisjoint(map(_without_layer, names)):
+            level = "finding"
+            text += ": config.json states fewer layers"
+    yield Finding(level, "load", len(names), text)
+
+
+def _without_layer(name: str) -> tuple[str, ...]:
+    """Return the parts of a name with a star for the first number, as all layers have them."""
+    parts = name_parts(name)
+    for place, part in enumerate(parts):
+        if part.isdigit():
+            return (*parts[:place], "*", *parts[place + 1 :])
+    return ()
 
 
 def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:
@@ -189,14 +239,6 @@ def _added_start(found: Sequence[str], names: Iterable[str]) -> str:
             if start != each and all(other.startswith(start) for other in found):
                 return start
     return ""
-
-
-def _is_position(name: str) -> bool:
-    """Return whether a parameter is a position matrix of a text, by its name."""
-    *modules, parameter = name_parts(name)
-    is_visual = any(module.startswith(("vision", "visual")) for module in modules)
-    is_named = len(modules) > 0 and modules[-1] in NAMES["position"]
-    return is_named and parameter == "weight" and not is_visual
 
 
 def _listed(names: Sequence[str]) -> str:
