@@ -240,28 +240,21 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     """
     import torch
     import transformers
-    from accelerate import init_empty_weights
 
     kind = _described_class(folder)
     facts: Facts = {"transformers": transformers.__version__, "name": kind.__name__}
-    try:
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        with init_empty_weights(include_buffers=True):
-            kind(config)
-    except Exception as error:
-        return {**facts, "failure": _failure("cannot be made of config.json", error)}
-
-    # Quantised layers need packages and a GPU; the names of what they replace need neither.
-    is_quantised = hasattr(config, "quantization_config") or hasattr(config, "quantization")
-    with suppress(AttributeError):
-        del config.quantization_config
     stored = {}
     for name, (dtype, shape) in tensors.items():
         known_dtype = getattr(torch, dtype, torch.float32)
         stored[name] = torch.empty(shape, dtype=known_dtype, device="meta")
     try:
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        # Quantised layers need packages and a GPU; the names of what they replace need neither.
+        is_quantised = hasattr(config, "quantization_config") or hasattr(config, "quantization")
+        with suppress(AttributeError):
+            del config.quantization_config
         model, found = kind.from_pretrained(
             None,
             config=config,
@@ -270,8 +263,12 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # else it raises in place of naming them
         )
+    except (ImportError, MemoryError):
+        raise
     except Exception as error:
-        return {**facts, "failure": _failure("cannot load the files", error)}
+        if "allocate memory" in str(error):
+            raise MemoryError from None
+        return {**facts, "failure": f"cannot be made of config.json: {_cause(error)}"}
 
     missing = [name for name in found["missing_keys"] if _is_drawn(model, name)]
     mismatched = found["mismatched_keys"]
@@ -296,15 +293,6 @@ def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
     """Return whether a quantised weight is stored as other tensors: `q_proj.qweight`, ..."""
     module = name.rpartition(".")[0] + "."
     return any(each.startswith(module) for each in unexpected)
-
-
-def _failure(what: str, error: Exception) -> str:
-    """Return what failed, and why; raises an error whose reason is not in the files."""
-    if isinstance(error, ImportError):
-        raise error
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        raise MemoryError
-    return f"{what}: {_cause(error)}"
 
 
 def _described_class(folder: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,19 +46,13 @@ def tokenizer_of(folder: Path, notes: Notes) -> AskedTokenizer:
 
 def _described(folder: Path) -> Iterator[bytes]:
     """Yield the names and the content of the files that transformers can read a tokenizer from."""
-    for path in _read_files(folder):
-        yield path.name.encode(errors="surrogateescape")
-        yield read_whole(Binary(path), _LONGEST)
+    for path in sorted(folder.iterdir()):
+        is_index = path.name.endswith(".index.json")
+        if path.suffix in _READ and not is_index and path.exists() and not path.is_dir():
+            yield os.fsencode(path.name)
+            yield read_whole(Binary(path), _LONGEST)
 
 
 @lru_cache(2)
 def _parsed(answer: bytes) -> AskedTokenizer:
     return AskedTokenizer(**facts_in(answer))
-
-
-def _read_files(folder: Path) -> Iterator[Path]:
-    """Yield the files that transformers can read a tokenizer from, by name."""
-    for path in sorted(folder.iterdir()):
-        is_index = path.name.endswith(".index.json")
-        if path.suffix in _READ and not is_index and path.exists() and not path.is_dir():
-            yield path

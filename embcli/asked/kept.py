@@ -50,11 +50,12 @@ def kept_answer(
     if kept is not None:
         with suppress(ValueError, KeyError, TypeError):  # It may be damaged.
             return parsed(kept.tobytes())
+    found: Facts = {}
     try:
-        facts = {"facts": asked()}
+        found["facts"] = asked()
     except RefusedError as error:
-        facts = {"refused": str(error)}
-    answer = orjson.dumps(facts)
+        found["refused"] = str(error)
+    answer = orjson.dumps(found)
     if store:
         array = np.frombuffer(answer, np.uint8)
         store.write(name, array.shape, [array], notes, np.uint8)

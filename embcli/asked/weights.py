@@ -6,9 +6,9 @@ The question is asked beside other work; transformers opens no file of weights f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Queue
 from threading import Thread
 
 import orjson
@@ -48,32 +48,26 @@ class ModelFacts:
         return self.ties.get(self.head, self.head) == self.ties.get(self.token, self.token)
 
 
-class Question:
-    """A question about a folder's weights, which is answered while something else is done.
+def question(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> Future[ModelFacts]:
+    """Ask about a folder's weights, which is answered while something else is done.
 
-    `tensors` has the dtype and the shape of each tensor of its files, by name.
+    `tensors` has the dtype and the shape of each tensor of its files, by name. Without an answer
+    the result raises NotAskedError.
     """
+    answer: Future[ModelFacts] = Future()
 
-    def __init__(self, folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> None:
-        self._answers: Queue[ModelFacts | NotAskedError] = Queue()
-        Thread(target=self._ask, args=(folder, tensors, notes), daemon=True).start()
+    def asked() -> Facts:
+        return ask("weights", folder=str(folder.absolute()), tensors=tensors)
 
-    def _ask(self, folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> None:
-        def asked() -> Facts:
-            return ask("weights", folder=str(folder.absolute()), tensors=tensors)
-
+    def answered() -> None:
         try:
             described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
-            self._answers.put(kept_answer("weights", described, asked, _parsed, notes))
+            answer.set_result(kept_answer("weights", described, asked, _parsed, notes))
         except Exception as error:  # Somebody waits for the answer.
-            self._answers.put(NotAskedError(str(error)))
+            answer.set_exception(NotAskedError(str(error)))
 
-    def answer(self) -> ModelFacts:
-        """Wait for the answer; raises NotAskedError without one."""
-        found = self._answers.get()
-        if isinstance(found, NotAskedError):
-            raise found
-        return found
+    Thread(target=answered, daemon=True).start()
+    return answer
 
 
 def _parsed(answer: bytes) -> ModelFacts:

@@ -72,9 +72,9 @@ class SentencePieceEncoding(VocabularyEncoding):
         return _read_model(Binary(self.path))
 
     @property
-    def words(self) -> list[bytes]:
+    def names(self) -> list[str]:
         """The names of the pieces, by ID."""
-        return [piece.word for piece in self._model.pieces]
+        return [piece.word.decode(errors="replace") for piece in self._model.pieces]
 
     @cached_property
     def _processor(self) -> Any:

@@ -217,12 +217,13 @@ def audit(
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
     `result.findings` has all that was found, each with its level: alarm, finding or remark;
-    `result.broken` has the kinds of the alarms. `result.status` is 1 for what `fail_on` names:
-    kinds, whatever the level, or `"findings"` (the default: findings and alarms), `"alarms"`,
-    `"all"` or `"none"`; `result.failing` has these findings. `result.verdict` is "Sound", "Nothing
-    found" (transformers was not asked), "Not sound" or "Broken". `layer` names the only matrix whose rows are audited, the token matrix or
-    the output head. The page shows `top` rows of each kind. The data are the findings or, if `rows`
-    chooses some (`"all"`, `"0:5,100"`), the values of these rows.
+    `result.broken` has the kinds of the alarms. `result.verdict` is "Sound", "Nothing found" (but
+    transformers was not asked), "Not sound" or "Broken". `result.status` is 1 for what `fail_on`
+    names: kinds, whatever the level, or `"findings"` (the default: findings and alarms),
+    `"alarms"`, `"all"` or `"none"`; `result.failing` has these findings. `layer` names the only
+    matrix whose rows are audited, the token matrix or the output head. The page shows `top` rows of
+    each kind. The data are the findings or, if `rows` chooses some (`"all"`, `"0:5,100"`), the
+    values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken

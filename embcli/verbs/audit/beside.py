@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from embcli.binary import Binary, quoted, read_whole
-from embcli.encodings.encoding import MAX_FILE_SIZE
+from embcli.binary import quoted
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
@@ -16,48 +17,36 @@ from embcli.verbs.audit.finding import Finding, first_names
 from embcli.wording import counted, in_data
 
 # How files of weights are named that people load in place of one another.
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "consolidated*.pth")
+_WEIGHTS = re.compile(r".*\.safetensors|(pytorch_model|consolidated).*\.(bin|pth)")
 
 
 def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     """Say which file is read if the folder has other weights."""
     tensors = checkpoint.tensors
-    if tensors.path.suffix not in (".safetensors", ".bin", ".json") or tensors.binary.is_remote:
+    folder = tensors.path.parent
+    if tensors.binary.is_remote or tensors.format not in ("safetensors", "PyTorch"):
         return
-    read = {Path(name).name for name in tensors.files}
-    others = set()
-    for pattern in _WEIGHTS:
-        others |= {path.name for path in tensors.path.parent.glob(pattern)}
-    names = [in_data(name) for name in sorted(others - read)]
-    if names:
-        text = f"{in_data(tensors.path.name)} is read; other weights beside it: "
-        yield Finding("remark", "fit", len(names), text + first_names(names, 3))
+    found = {path.name for path in folder.iterdir() if _WEIGHTS.fullmatch(path.name)}
+    others = sorted(found - {Path(name).name for name in tensors.files})
+    if others:
+        text = f"{tensors.path.name} is read; other weights beside it: {first_names(others, 3)}"
+        yield Finding("remark", "fit", len(others), in_data(text))
 
 
 def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that tokenizer.model and vocab.txt give the tokens of tokenizer.json the same IDs."""
+    """Check that a tokenizer.model gives the tokens of a tokenizer.json the same IDs."""
     encoding = files.encoding
     if not isinstance(encoding, HuggingFaceEncoding) or encoding.path.name != "tokenizer.json":
         return
+    path = encoding.path.with_name("tokenizer.model")
+    if not path.is_file():
+        return
     ids = encoding.tokenizer.get_vocab(with_added_tokens=False)
-    for path in (encoding.path.with_name(name) for name in ("tokenizer.model", "vocab.txt")):
-        try:
-            words = _words_of(path) if path.exists() else []
-        except InputError:
-            continue  # A tokenizer.model need not be SentencePiece's.
-        other = []
-        for token_id, word in enumerate(words):
-            name = word.decode(errors="replace")
-            if ids.get(name, token_id) != token_id:
-                other.append(quoted(name))
-        if other:
-            tokens = counted(len(other), "token")
-            text = f"{path.name} gives {tokens} of {encoding.path.name} other IDs: "
-            yield Finding("finding", "fit", len(other), text + first_names(other, 3))
-
-
-def _words_of(path: Path) -> list[bytes]:
-    """Return the tokens of a vocabulary by ID; raises InputError for another file."""
-    if path.suffix == ".model":
-        return SentencePieceEncoding(path, path.name).words
-    return read_whole(Binary(path), MAX_FILE_SIZE).splitlines()
+    names: list[str] = []
+    with suppress(InputError):  # A tokenizer.model need not be SentencePiece's.
+        names = SentencePieceEncoding(path, path.name).names
+    others = [quoted(name) for place, name in enumerate(names) if ids.get(name, place) != place]
+    if others:
+        tokens = counted(len(others), "token")
+        text = f"{path.name} gives {tokens} of tokenizer.json other IDs: {first_names(others, 3)}"
+        yield Finding("finding", "fit", len(others), text)

@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from embcli.asked.process import NotAskedError
-from embcli.asked.weights import ModelFacts, Question
+from embcli.asked.weights import ModelFacts, question
 from embcli.errors import InputError, Notes
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.roles import equal_rows
@@ -30,9 +32,10 @@ _LOADED = (
     "pytorch_model.bin.index.json",
 )
 _FORMATS = ("safetensors", "PyTorch")
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # the number of a layer in a tensor's name
 
 
-def question_about(checkpoint: Checkpoint | None, notes: Notes) -> Question | str:
+def question_about(checkpoint: Checkpoint | None, notes: Notes) -> Future[ModelFacts] | str:
     """Return the question about a model's weights, or why nobody is asked.
 
     There is no reason to name if another program loads such files, as llama.cpp does GGUF files.
@@ -44,9 +47,9 @@ def question_about(checkpoint: Checkpoint | None, notes: Notes) -> Question | st
         return reason
     try:
         sizes = {each.name: (each.dtype, each.shape) for each in checkpoint.tensors.in_files()}
-    except InputError:
-        return "a file is damaged"
-    return Question(checkpoint.tensors.path.parent, sizes, notes)
+    except InputError as error:
+        return str(error)
+    return question(checkpoint.tensors.path.parent, sizes, notes)
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
@@ -62,8 +65,6 @@ def _why_not(checkpoint: Checkpoint) -> str:
         reason = "there is no config.json"
     elif tensors.path.with_name("adapter_config.json").is_file():
         reason = "adapter_config.json names another model"
-    elif "transformers_weights" in checkpoint.config:
-        reason = "config.json names another file of weights"
     elif isinstance(layers, int) and layers > len(tensors):
         reason = f"config.json states {layers:,} layers, more than the file has tensors"
     elif not _has_layers(tensors):
@@ -94,12 +95,12 @@ class Loading:
     not_asked: str = ""  # the reason; empty for a matrix that has no other files
 
     @classmethod
-    def answered(cls, question: Question | str) -> Loading:
+    def answered(cls, question: Future[ModelFacts] | str) -> Loading:
         """Wait for the answer to a question."""
         if isinstance(question, str):
             return cls(not_asked=question)
         try:
-            return cls(question.answer())
+            return cls(question.result())
         except NotAskedError as error:
             return cls(not_asked=str(error))
 
@@ -108,13 +109,12 @@ class Loading:
         """The end of the sentence that says what was asked."""
         if self.facts is not None:
             return f", as transformers {self.facts.transformers} loads it"
-        return "; transformers was not asked" if self.not_asked else ""
+        return f"; transformers was not asked: {self.not_asked}" if self.not_asked else ""
 
     def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
         if self.not_asked:
-            text = f"transformers does not say how it loads the weights: {self.not_asked}"
-            yield Finding("remark", "not-asked", 1, text)
+            yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
         if self.facts is None or checkpoint is None:
             return
         if self.facts.failure:
@@ -137,11 +137,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield NotChecked("the shards of other tensors")
         return
 
-    try:
-        counts = Counter(tensor.name for tensor in tensors.in_files())
-    except InputError as error:
-        yield Finding("alarm", "load", 1, str(error))
-        return
+    counts = Counter(tensor.name for tensor in tensors.in_files())
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
@@ -154,64 +150,46 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
 
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
-    """Yield the parameters of the class that the files do not have; they are drawn at random.
-
-    A pooler of a class without a head is a remark: the hidden states do not depend on it.
-    """
+    """Yield the parameters of the class that the files do not have; they are drawn at random."""
     by_level: dict[Level, list[str]] = {"alarm": [], "finding": [], "remark": []}
     for name in facts.drawn:
         by_level[_level_of(name, facts)].append(name)
-    if by_level["alarm"]:
-        names = by_level["alarm"]
-        cause = _cause(names, facts, checkpoint.tensors)
-        text = f"{facts.name} draws {_listed(names)} at random{cause}"
-        yield Finding("alarm", "load", len(names), text)
-    for level in ("finding", "remark"):
-        names = by_level[level]
+    endings = {
+        "alarm": _cause(by_level["alarm"], facts, checkpoint.tensors),
+        "finding": ", a task's head",
+        "remark": ", a pooler",
+    }
+    for level, names in by_level.items():
         if names:
-            what = "a task's head" if level == "finding" else "a pooler"
-            text = f"{facts.name} draws {_listed(names)} at random, {what}"
+            text = f"{facts.name} draws {_listed(names)} at random{endings[level]}"
             yield Finding(level, "load", len(names), text)
 
 
 def _level_of(name: str, facts: ModelFacts) -> Level:
-    """Return how much it matters that a parameter is drawn at random."""
+    """Return how much it matters that a parameter is drawn: hidden states need no pooler."""
     modules = name_parts(name)
-    if facts.body == "" and "pooler" in modules:
-        return "remark"
-    is_of_task = facts.head is None and facts.body not in ("", modules[0])
-    return "finding" if is_of_task or "pooler" in modules else "alarm"
+    if facts.head is None and facts.body not in ("", modules[0]):
+        return "finding"
+    return "remark" if "pooler" in modules else "alarm"
 
 
 def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
     """Yield the tensors of the files that the class leaves out.
 
-    It is a finding if some are of a layer beyond those that config.json states, or of a LoRA.
-    Layers that predict further tokens are stated by a setting of their own.
+    It is a finding if other layers have what is left out of one. Layers that predict further tokens
+    are left out by right; config.json counts them by a key of their own.
     """
     names = facts.unexpected
     if not names or _added_start(names, facts.drawn):
         return  # The names that are drawn have said it.
     text = f"{facts.name} leaves out {_listed(names)} of the files"
     level: Level = "remark"
-    if any("lora" in part.lower() for name in names for part in name_parts(name)):
+    loaded = {_LAYER.sub("*", name, count=1) for name in checkpoint.tensors.keys() - {*names}}
+    of_layers = {_LAYER.sub("*", name, count=1) for name in names}
+    if loaded & of_layers and "num_nextn_predict_layers" not in checkpoint.roles.config:
         level = "finding"
-        text += ": a LoRA that is not merged"
-    elif "num_nextn_predict_layers" not in checkpoint.roles.config:
-        loaded = {_without_layer(name) for name in checkpoint.tensors.keys() - {*names}}
-        if not loaded.isdisjoint(map(_without_layer, names)):
-            level = "finding"
-            text += ": config.json states fewer layers"
+        text += ": config.json states fewer layers"
     yield Finding(level, "load", len(names), text)
-
-
-def _without_layer(name: str) -> tuple[str, ...]:
-    """Return the parts of a name with a star for the first number, as all layers have them."""
-    parts = name_parts(name)
-    for place, part in enumerate(parts):
-        if part.isdigit():
-            return (*parts[:place], "*", *parts[place + 1 :])
-    return ()
 
 
 def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:

@@ -78,7 +78,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
     yield from _head_facts(audit)
     yield _candidates_fact(audit)
     for finding in audit.findings:
-        if not finding.is_in_matrix:
+        if not finding.is_in_matrix and finding.kind != "not-asked":  # The verdict says that.
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
