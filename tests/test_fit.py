@@ -95,10 +95,13 @@ def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
 @pytest.mark.parametrize(
     ("missing", "checked"),
     [
-        ((), "output head, sizes and special IDs; transformers was not asked: the file has no layers"),
+        (
+            (),
+            "head, sizes and special IDs; transformers was not asked: the file has no layers",
+        ),
         (
             ["config.json"],
-            "special IDs; transformers was not asked: there is no config.json; not checked: a config",
+            "IDs; transformers was not asked: there is no config.json; not checked: a config",
         ),
         (
             ["config.json", "tokenizer.json", "tokenizer_config.json"],
