@@ -233,6 +233,23 @@ def test_a_tensor_that_several_files_have_is_a_finding(asked):
     assert not audit.is_sound
 
 
+def test_a_damaged_file_of_other_tensors_is_an_alarm(asked):
+    write_index([*tensors()], tensors())
+    path = Path("m", INDEX)
+    index = json.loads(path.read_text())
+    index["weight_map"]["other"] = "2.safetensors"
+    path.write_text(json.dumps(index))
+    Path("m/2.safetensors").write_bytes(b"cut off")
+    audit = audited(asked)
+    assert (audit.verdict, audit.broken, asked.folders) == ("Broken", ("load",), [])
+
+
+def test_other_weights_beside_those_that_are_read_are_said(asked):
+    write(tensors(), "old.safetensors")
+    (remark,) = found(audited(asked), "fit")
+    assert remark[2] == "model.safetensors is read; other weights beside it: old.safetensors"
+
+
 def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked):
     shard = tensors()
     del shard[LAYER]

@@ -137,7 +137,11 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield NotChecked("the shards of other tensors")
         return
 
-    counts = Counter(tensor.name for tensor in tensors.in_files())
+    try:
+        counts = Counter(tensor.name for tensor in tensors.in_files())
+    except InputError as error:
+        yield Finding("alarm", "load", 1, str(error))
+        return
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
