@@ -36,6 +36,7 @@ Fault = Literal[
     "special-ids",
     "positions",
     "load",
+    "not-asked",
     "untrained",
     "initial",
     "outliers",

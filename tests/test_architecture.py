@@ -37,6 +37,7 @@ ALLOWED = {
             "positions.sinusoidal",
         ),
         "verbs.info",  # It imports torch only for the table of its version.
+        "asked.child",  # a process of its own
     ),
     "mmap": (),  # A file that is cut while it is mapped ends the process.
     "signal": (

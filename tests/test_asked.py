@@ -107,7 +107,7 @@ def test_a_folder_is_asked_about_again_by_another_version(asked, monkeypatch, pa
     write_folder("bert")
     site = Path("site").absolute()
     spec = SimpleNamespace(origin=str(site / "transformers" / "__init__.py"))
-    monkeypatch.setattr("embcli.asked.folder.find_spec", lambda name: spec)
+    monkeypatch.setattr("embcli.asked.kept.find_spec", lambda name: spec)
     for each in ("transformers", "tokenizers", "sentencepiece", "protobuf"):
         (site / f"{each}-1.0.dist-info").mkdir(parents=True)
     for old, new in (("1.0", "1.0"), ("1.0", "1.1"), ("1.1", "1.0")):

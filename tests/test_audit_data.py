@@ -45,7 +45,13 @@ def test_a_table_has_a_row_for_each_finding(in_process):
         assert row == written | {"layer": finding.layer or ""}
     assert list(table[0]) == ["level", "kind", "rows", "layer", "ids", "text"]
     levels = {row["kind"]: row["level"] for row in table}
-    assert levels == {"non-finite": "alarm", "zero": "alarm", "equal": "remark"}
+    assert levels == {
+        "non-finite": "alarm",
+        "zero": "alarm",
+        "equal": "remark",
+        "fit": "remark",
+        "not-asked": "remark",
+    }
 
 
 def test_parquet_has_the_ids_of_each_finding(in_process):

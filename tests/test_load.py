@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.asked.process import NotAskedError
 from embcli.verbs.audit import Audit
+from tests import recorded
 from tests.cases import cases
 from tests.oracles import normal
 from tests.runners import InProcess
@@ -40,10 +41,13 @@ class Asked:
     def __init__(self) -> None:
         self.facts: dict[str, Any] | NotAskedError = FACTS
         self.folders: list[str] = []
+        self.tensors: dict[str, Any] = {}
+        self.place = Path.cwd()
 
-    def __call__(self, about: str, folder: str) -> dict[str, Any]:
+    def __call__(self, about: str, folder: str, tensors: dict[str, Any]) -> dict[str, Any]:
         assert about == "weights"
         self.folders.append(folder)
+        self.tensors = tensors
         if isinstance(self.facts, NotAskedError):
             raise self.facts
         return self.facts
@@ -53,6 +57,8 @@ class Asked:
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Write a model with a layer as `m`, and answer for transformers."""
     monkeypatch.chdir(tmp_path)
+    recorded.install(monkeypatch)
+    monkeypatch.setattr("embcli.asked.kept.Store.from_environment", lambda notes: None)
     Path("m").mkdir()
     write_config()
     write(tensors())
@@ -100,13 +106,44 @@ def test_a_sound_model_is_said_to_be_as_transformers_loads_it(asked, in_process)
     assert (totals["transformers"], totals["not_asked"]) == ("5.23.0", None)
 
 
-def test_without_an_answer_the_verdict_names_the_reason(asked, in_process):
+def test_without_an_answer_the_verdict_is_another(asked, in_process):
     asked.facts = NotAskedError("no answer within 60 seconds")
     audit = audited()
-    assert audit.is_sound
-    assert "; not asked: no answer within 60 seconds; not checked: " in last_line(in_process)
-    totals = json.loads(in_process.ok("audit", "m", "-f", "json").text)["audit"]
-    assert (totals["transformers"], totals["not_asked"]) == (None, "no answer within 60 seconds")
+    assert (audit.verdict, audit.status) == ("Nothing found", 0)
+    (remark,) = found(audit, "not-asked")
+    assert remark[0] == "remark"
+    assert remark[2].endswith(": no answer within 60 seconds")
+    assert [each.kind for each in embcli.open("m").audit(fail_on="not-asked").failing] == [
+        "not-asked"
+    ]
+    answer = in_process("audit", "m", "--fail-on", "not-asked", "-f", "json")
+    assert answer.status == 1
+    totals = json.loads(answer.text)["audit"]
+    assert (totals["verdict"], totals["transformers"]) == ("Nothing found", None)
+    assert totals["not_asked"] == "no answer within 60 seconds"
+
+
+def test_an_answer_is_kept_until_the_tensors_or_config_json_change(asked, monkeypatch):
+    monkeypatch.undo()
+    recorded.install(monkeypatch)
+    monkeypatch.setattr("embcli.asked.weights.ask", asked)
+    monkeypatch.chdir(asked.place)
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(asked.place / "cache"))
+    for change in (
+        lambda: None,
+        lambda: write(tensors(more=normal(DIM, DIM, 4))),
+        lambda: write_config(num_hidden_layers=1),
+    ):
+        change()
+        before = len(asked.folders)
+        assert [audited().verdict for _ in range(2)] == ["Sound", "Sound"]
+        assert len(asked.folders) == before + 1
+
+
+def test_the_question_has_the_tensors_of_whole_files_and_opens_none(asked):
+    write_index([TOKEN, LAYER], tensors())
+    audited(asked)
+    assert asked.tensors[HEAD] == ("float32", (ROWS, DIM))
 
 
 def test_an_answer_that_is_none_of_ours_is_no_answer(asked):
@@ -120,7 +157,7 @@ def test_an_answer_that_is_none_of_ours_is_no_answer(asked):
 @cases
 def test_what_the_class_draws_at_random_is_named(asked, facts, level, text):
     audit = audited(asked, **facts)
-    ((found_level, rows, words),) = found(audit, "load")
+    found_level, rows, words = found(audit, "load")[0]
     count = len(facts.get("missing", [])) + len(facts.get("mismatched", []))
     assert (found_level, rows) == (level, count)
     assert words == f"LlamaForCausalLM {text}"
@@ -129,19 +166,25 @@ def test_what_the_class_draws_at_random_is_named(asked, facts, level, text):
 
 
 @cases
-def test_a_pooler_and_a_tasks_own_head_are_a_remark(asked, facts, level):
+def test_what_the_class_leaves_out_is_named(asked, facts, level, text):
+    audit = audited(asked, **facts)
+    assert found(audit, "load") == [
+        (level, len(facts["unexpected"]), f"LlamaForCausalLM leaves out {text}")
+    ]
+    assert audit.verdict == ("Not sound" if level == "finding" else "Sound")
+
+
+def test_layers_that_predict_further_tokens_are_left_out_by_right(asked):
+    write_config(num_nextn_predict_layers=1)
+    audit = audited(asked, unexpected=["model.layers.1.mlp.up_proj.weight"])
+    assert [level for level, _, _ in found(audit, "load")] == ["remark"]
+
+
+@cases
+def test_a_pooler_is_a_remark_and_a_tasks_own_head_a_finding(asked, facts, level):
     audit = audited(asked, **facts)
     assert [found_level for found_level, _, _ in found(audit, "load")] == [level]
     assert audit.is_sound == (level == "remark")
-
-
-def test_of_a_quantised_model_only_token_matrix_and_head_are_judged(asked):
-    write_config(quantization_config={"quant_method": "fp8"})
-    missing = [LAYER, "model.norm.weight", "transformer.wpe.weight"]
-    assert found(audited(asked, missing=missing), "load") == []
-    assert found(audited(asked, missing=[*missing, HEAD]), "load") == [
-        ("alarm", 1, f"LlamaForCausalLM draws 1 tensor ({HEAD}) at random")
-    ]
 
 
 def test_a_class_that_config_json_does_not_make_is_an_alarm(asked):
@@ -190,13 +233,30 @@ def test_a_tensor_that_several_files_have_is_a_finding(asked):
     assert not audit.is_sound
 
 
+def test_a_damaged_file_of_other_tensors_is_an_alarm(asked):
+    write_index([*tensors()], tensors())
+    path = Path("m", INDEX)
+    index = json.loads(path.read_text())
+    index["weight_map"]["other"] = "2.safetensors"
+    path.write_text(json.dumps(index))
+    Path("m/2.safetensors").write_bytes(b"cut off")
+    audit = audited(asked)
+    assert (audit.verdict, audit.broken, asked.folders) == ("Broken", ("load",), [])
+
+
+def test_other_weights_beside_those_that_are_read_are_said(asked):
+    write(tensors(), "old.safetensors")
+    (remark,) = found(audited(asked), "fit")
+    assert remark[2] == "model.safetensors is read; other weights beside it: old.safetensors"
+
+
 def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked):
     shard = tensors()
     del shard[LAYER]
     write_index([TOKEN, HEAD, LAYER], shard)
     audit = audited(asked, missing=[LAYER])
     text = f"draws 1 tensor ({LAYER}) at random: {INDEX} names what its files lack"
-    assert found(audit, "load") == [("finding", 1, f"LlamaForCausalLM {text}")]
+    assert found(audit, "load") == [("alarm", 1, f"LlamaForCausalLM {text}")]
 
 
 # --- ties -----------------------------------------------------------------------------------------
@@ -265,15 +325,14 @@ def rename(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda: rename("weights.safetensors"), "the file is not a model.safetensors"),
+        (
+            lambda: rename("weights.safetensors"),
+            "it loads model.safetensors, and not weights.safetensors",
+        ),
         (lambda: Path("m/config.json").unlink(), "there is no config.json"),
         (
             lambda: Path("m/adapter_config.json").write_text("{}"),
             "adapter_config.json names another model",
-        ),
-        (
-            lambda: write_config(transformers_weights="x.safetensors"),
-            "config.json names another file of weights",
         ),
         (
             lambda: write_config(num_hidden_layers=10**9),

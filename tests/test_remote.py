@@ -227,7 +227,10 @@ def test_commands_answer_as_on_disk(hub):
 
 
 # Nobody is asked about these weights, for different reasons.
-NOT_ASKED = ("; not asked: the weights are remote", "; not asked: the file has no layers")
+NOT_ASKED = (
+    "; transformers was not asked: the weights are remote",
+    "; transformers was not asked: the file has no layers",
+)
 
 
 def words_of(page: str) -> list[str]:

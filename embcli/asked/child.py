@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -231,49 +231,57 @@ def text(folder: str, ids: list[int]) -> Facts:
 # --- weights --------------------------------------------------------------------------------------
 
 
-def weights(folder: str) -> Facts:
-    """Return which tensors a class finds in a folder, and which it ties; no weight is read.
+def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
+    """Return which of a folder's tensors a class finds, and which it ties.
 
-    Names are those of the class. `token` and `head` are the matrices of tokens, `body` is the first
-    part of all names except those of a head. `failure` says why there is no such model.
+    `tensors` has the dtype and the shape of each; no file of weights is opened. Names are those of
+    the class. `token` and `head` are the matrices of tokens, `body` is the first part of all names
+    except those of a head. `failure` says why there is no such model.
     """
+    import torch
     import transformers
-    from accelerate import init_empty_weights
 
     kind = _described_class(folder)
     facts: Facts = {"transformers": transformers.__version__, "name": kind.__name__}
+    stored = {}
+    for name, (dtype, shape) in tensors.items():
+        known_dtype = getattr(torch, dtype, torch.float32)
+        stored[name] = torch.empty(shape, dtype=known_dtype, device="meta")
     try:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-        with init_empty_weights(include_buffers=True):
-            kind(config)
-    except Exception as error:
-        return {**facts, "failure": _failure("cannot be made of config.json", error)}
-
-    # The files are mapped, which counts as memory.
-    sizes = [path.stat().st_size for path in Path(folder).glob("*.safetensors")]
-    _limit("RLIMIT_DATA", MEMORY + sum(sizes))
-    try:
+        # Quantised layers need packages and a GPU; the names of what they replace need neither.
+        is_quantised = hasattr(config, "quantization_config") or hasattr(config, "quantization")
+        with suppress(AttributeError):
+            del config.quantization_config
         model, found = kind.from_pretrained(
-            folder,
+            None,
             config=config,
+            state_dict=stored,
             device_map="meta",
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # else it raises in place of naming them
-            use_safetensors=True,  # no pickle is opened
-            local_files_only=True,
-            trust_remote_code=False,
         )
+    except (ImportError, MemoryError):
+        raise
     except Exception as error:
-        if getattr(config, "quantization_config", None):  # It can need a GPU.
-            raise NotAskedError(_cause(error)) from None
-        return {**facts, "failure": _failure("cannot load the files", error)}
+        if "allocate memory" in str(error):
+            raise MemoryError from None
+        return {**facts, "failure": f"cannot be made of config.json: {_cause(error)}"}
+
+    missing = [name for name in found["missing_keys"] if _is_drawn(model, name)]
+    mismatched = found["mismatched_keys"]
+    unexpected = found["unexpected_keys"]
+    if is_quantised:
+        missing = [name for name in missing if not _is_in_parts(name, unexpected)]
+        mismatched = [each for each in mismatched if not _is_in_parts(each[0], unexpected)]
+        unexpected = []
     return {
         **facts,
-        "missing": sorted(name for name in found["missing_keys"] if _is_drawn(model, name)),
-        "unexpected": sorted(found["unexpected_keys"]),
-        "mismatched": sorted(found["mismatched_keys"]),
+        "missing": sorted(missing),
+        "unexpected": sorted(unexpected),
+        "mismatched": sorted(mismatched),
         "ties": dict(model.all_tied_weights_keys),
         "token": _name_of(model, model.get_input_embeddings),
         "head": _name_of(model, model.get_output_embeddings),
@@ -281,13 +289,10 @@ def weights(folder: str) -> Facts:
     }
 
 
-def _failure(what: str, error: Exception) -> str:
-    """Return what failed, and why; raises an error whose reason is not in the files."""
-    if isinstance(error, ImportError):
-        raise error
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        raise MemoryError
-    return f"{what}: {_cause(error)}"
+def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
+    """Return whether a quantised weight is stored as other tensors: `q_proj.qweight`, ..."""
+    module = name.rpartition(".")[0] + "."
+    return any(each.startswith(module) for each in unexpected)
 
 
 def _described_class(folder: str) -> Any:

@@ -1,17 +1,23 @@
 """Which tensors of a folder the class of config.json finds, and which it ties.
 
-The question is asked beside other work, and no weight is read for the answer.
+The question is asked beside other work; transformers opens no file of weights for the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Queue
 from threading import Thread
 
-from embcli.asked.process import NotAskedError, ask
+import orjson
+
+from embcli.asked.kept import facts_in, kept_answer
+from embcli.asked.process import Facts, NotAskedError, ask
+from embcli.errors import Notes
+
+TensorSize = tuple[str, Sequence[int]]  # a dtype, as torch names it, and a shape
 
 
 @dataclass(frozen=True)
@@ -42,23 +48,27 @@ class ModelFacts:
         return self.ties.get(self.head, self.head) == self.ties.get(self.token, self.token)
 
 
-class Question:
-    """A question about a folder's weights, which is answered while something else is done."""
+def question(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> Future[ModelFacts]:
+    """Ask about a folder's weights, which is answered while something else is done.
 
-    def __init__(self, folder: Path) -> None:
-        self._answers: Queue[ModelFacts | NotAskedError] = Queue()
-        Thread(target=self._ask, args=(folder,), daemon=True).start()
+    `tensors` has the dtype and the shape of each tensor of its files, by name. Without an answer
+    the result raises NotAskedError.
+    """
+    answer: Future[ModelFacts] = Future()
 
-    def _ask(self, folder: Path) -> None:
+    def asked() -> Facts:
+        return ask("weights", folder=str(folder.absolute()), tensors=tensors)
+
+    def answered() -> None:
         try:
-            facts = ask("weights", folder=str(folder.absolute()))
-            self._answers.put(ModelFacts(**facts))
+            described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
+            answer.set_result(kept_answer("weights", described, asked, _parsed, notes))
         except Exception as error:  # Somebody waits for the answer.
-            self._answers.put(NotAskedError(str(error)))
+            answer.set_exception(NotAskedError(str(error)))
 
-    def answer(self) -> ModelFacts:
-        """Wait for the answer; raises NotAskedError without one."""
-        found = self._answers.get()
-        if isinstance(found, NotAskedError):
-            raise found
-        return found
+    Thread(target=answered, daemon=True).start()
+    return answer
+
+
+def _parsed(answer: bytes) -> ModelFacts:
+    return ModelFacts(**facts_in(answer))

@@ -72,6 +72,11 @@ class SentencePieceEncoding(VocabularyEncoding):
     def _model(self) -> _Model:
         return _read_model(Binary(self.path))
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the pieces, by ID."""
+        return [piece.word.decode(errors="replace") for piece in self._model.pieces]
+
     @cached_property
     def _processor(self) -> Any:
         sentencepiece = import_package(self.path, "sentencepiece", "a tokenizer.model")

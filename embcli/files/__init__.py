@@ -164,5 +164,6 @@ class _Shards(Tensors):
     def __len__(self) -> int:
         return len(self._file_names)
 
-    def names_in_files(self) -> Iterator[str]:
-        return chain.from_iterable(map(self._open_file, dict.fromkeys(self._file_names.values())))
+    def in_files(self) -> Iterator[Tensor]:
+        files = map(self._open_file, dict.fromkeys(self._file_names.values()))
+        return chain.from_iterable(file.in_files() for file in files)

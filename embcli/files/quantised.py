@@ -81,8 +81,8 @@ class UnpackedTensors(Tensors):
         if has_scales or any(settings.get(key) in _FLOAT8_SCHEMES for key in _FLOAT8_KEYS):
             self._dtypes_with_scales += _SCALED_DTYPES
 
-    def names_in_files(self) -> Iterator[str]:
-        return self.tensors.names_in_files()
+    def in_files(self) -> Iterator[Tensor]:
+        return self.tensors.in_files()
 
     def __getitem__(self, name: str) -> Tensor:
         tensor = self.tensors[name]

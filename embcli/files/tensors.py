@@ -211,12 +211,12 @@ class Tensors(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.tensors)
 
-    def names_in_files(self) -> Iterator[str]:
-        """Return the names of the tensors of each file, also those that an index does not name.
+    def in_files(self) -> Iterator[Tensor]:
+        """Return the tensors of each file as it is stored, also those that an index does not name.
 
         All headers are read, each once; raises InputError for a damaged file.
         """
-        return iter(self)
+        return iter(self.values())
 
     def layer(self, name: str) -> Layer:
         """Return a matrix as a layer of rows.

@@ -345,10 +345,6 @@ def _old_buffers(files: Files) -> None:
     files.tensors["model.rotary_emb.inv_freq"] = torch.ones(4)
 
 
-def _quantized(**settings: Any) -> Change:
-    return _with(quantization_config=settings)
-
-
 def _weights_named(name: str) -> Change:
     def change(files: Files) -> None:
         files.weights = name
@@ -380,7 +376,6 @@ def _after(*changes: Change) -> Change:
 _LLAMA = "LlamaForCausalLM"
 _GPT2 = "GPT2LMHeadModel"
 _BERT = "BertForMaskedLM"
-_FOUR_BITS = {"bits": 4, "group_size": 16}
 
 # Files that transformers loads whole, although they look odd.
 WHOLE = {
@@ -476,19 +471,12 @@ UNASKED = {
     "a class that chooses one": Case(_LLAMA, _with(architectures=["AutoModelForCausalLM"])),
     "a class of no model": Case(_LLAMA, _with(architectures=["LlamaConfig"])),
     "the class of all models": Case(_LLAMA, _with(architectures=["PreTrainedModel"])),
-    "bitsandbytes": Case(_LLAMA, _quantized(quant_method="bitsandbytes", load_in_4bit=True)),
-    "gptq": Case(_LLAMA, _quantized(quant_method="gptq", **_FOUR_BITS)),
-    "awq": Case(_LLAMA, _quantized(quant_method="awq", version="gemm", **_FOUR_BITS)),
-    "compressed-tensors": Case(_LLAMA, _quantized(quant_method="compressed-tensors")),
-    "torchao": Case(_LLAMA, _quantized(quant_method="torchao", quant_type="int8_weight_only")),
-    "fbgemm": Case(_LLAMA, _quantized(quant_method="fbgemm_fp8")),
     "the token matrix alone": Case(_LLAMA, _only(_TOKEN)),
     "the token matrix and the head": Case(_LLAMA, _only(_TOKEN, _HEAD)),
     "the matrices before the first block": Case(
         _BERT, _only("word_embeddings", "position_embeddings", "token_type_embeddings")
     ),
     "weights of another name": Case(_LLAMA, _weights_named("consolidated.safetensors")),
-    "weights that torch saved": Case(_LLAMA, _weights_named("pytorch_model.bin")),
     "an adapter": Case(
         _LLAMA, _beside("adapter_config.json", '{"base_model_name_or_path": "nobody/model"}')
     ),

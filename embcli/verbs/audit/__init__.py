@@ -25,7 +25,14 @@ from embcli.selection import Selection, select
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
-from embcli.verbs.audit.finding import Finding, NotChecked, checked_kinds, fails, kinds_in_words
+from embcli.verbs.audit.finding import (
+    Finding,
+    NotChecked,
+    Verdict,
+    checked_kinds,
+    fails,
+    kinds_in_words,
+)
 from embcli.verbs.audit.load import Loading, question_about
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import unused
@@ -89,12 +96,26 @@ class Audit(Result, verb="audit"):
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are no findings, and so no alarms, whatever is not checked."""
+        """Whether there are no findings, and so no alarms, whatever was not looked at."""
         return not self.broken and not self.kinds("finding")
 
     @property
+    def verdict(self) -> Verdict:
+        """The word of the last line: "Nothing found" if transformers should have been asked."""
+        if self.broken:
+            return "Broken"
+        if not self.is_sound:
+            return "Not sound"
+        return "Nothing found" if self.loading.not_asked else "Sound"
+
+    @property
+    def failing(self) -> tuple[Finding, ...]:
+        """The findings that give status 1, as `fail_on` says."""
+        return tuple(each for each in self.findings if fails(each, self.fail_on))
+
+    @property
     def _why_no(self) -> str:
-        return kinds_in_words(each for each in self.findings if fails(each, self.fail_on))
+        return kinds_in_words(self.failing)
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.files.encoding)
@@ -150,6 +171,7 @@ class Audit(Result, verb="audit"):
             "tokens": self.files.tokens,
             "faults": self.faults,
             "broken": list(self.broken),
+            "verdict": self.verdict,
             "sound": self.is_sound,
             "not_checked": list(self.not_checked),
             "transformers": self.loading.facts.transformers if self.loading.facts else None,
@@ -195,11 +217,13 @@ def audit(
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
     `result.findings` has all that was found, each with its level: alarm, finding or remark;
-    `result.broken` has the kinds of the alarms. `result.status` is 1 for what `fail_on` names:
-    kinds, whatever the level, or `"findings"` (the default: findings and alarms), `"alarms"`,
-    `"all"` or `"none"`. `layer` names the only matrix whose rows are audited, the token matrix or
-    the output head. The page shows `top` rows of each kind. The data are the findings or, if `rows`
-    chooses some (`"all"`, `"0:5,100"`), the values of these rows.
+    `result.broken` has the kinds of the alarms. `result.verdict` is "Sound", "Nothing found" (but
+    transformers was not asked), "Not sound" or "Broken". `result.status` is 1 for what `fail_on`
+    names: kinds, whatever the level, or `"findings"` (the default: findings and alarms),
+    `"alarms"`, `"all"` or `"none"`; `result.failing` has these findings. `layer` names the only
+    matrix whose rows are audited, the token matrix or the output head. The page shows `top` rows of
+    each kind. The data are the findings or, if `rows` chooses some (`"all"`, `"0:5,100"`), the
+    values of these rows.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
@@ -215,7 +239,7 @@ def audit(
     # What the files say is checked before a matrix is read; transformers answers meanwhile.
     source = model.source
     files = files_of(source)
-    question = question_about(files.checkpoint)
+    question = question_about(files.checkpoint, notes)
     found_first = [*found_in_files(files)]
     names: tuple[TokenLayer, ...] = ("token",)
     if layer is not None:

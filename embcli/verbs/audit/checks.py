@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from embcli.files.checkpoint import Checkpoint
-from embcli.verbs.audit import fit, gguf, load, rows, template, trained
+from embcli.verbs.audit import beside, fit, gguf, load, rows, template, trained
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -17,6 +17,8 @@ from embcli.verbs.audit.matrix import MatrixAudit
 # Checks of what the files of a model say; no row of tokens is read for them.
 _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     load.check_index,
+    beside.check_weights,
+    beside.check_vocabularies,
     fit.check_input_tensors,
     fit.check_positions,
     fit.check_tokenizer,
@@ -24,6 +26,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     fit.check_vocab_size,
     fit.check_head,
     fit.check_special_ids,
+    fit.check_end,
     fit.check_roles,
     template.check_names,
     template.check_syntax,

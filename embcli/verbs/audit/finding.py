@@ -14,6 +14,7 @@ from embcli.names import FAULT_GROUPS, FAULTS, Fault, TokenLayer
 from embcli.wording import Sentence
 
 Level = Literal["remark", "finding", "alarm"]
+Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
 _MOST_IDS = 1000  # of a finding, as data
 
 

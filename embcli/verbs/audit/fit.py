@@ -196,12 +196,34 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fin
             yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")
 
 
-def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that a model that writes has a token that ends a text, and that padding has its own."""
+def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+    """Check that a model that writes stops at the token by which its tokenizer ends a text.
+
+    generate() of transformers stops at the IDs of generation_config.json or, if there is none, at
+    those of config.json. Models of sentence-transformers do not write.
+    """
+    named = {special.file: special for special in files.special_ids if special.role == "eos"}
+    stop = named.pop("generation_config.json", None) or named.get("config.json")
+    named.pop("config.json", None)
+    is_embedder = checkpoint.tensors.path.with_name("modules.json").is_file()
+    if stop is None or is_embedder or not _is_writer(checkpoint):
+        return
+    for special in named.values():
+        if set(special.ids).isdisjoint(stop.ids):
+            text = f"generation stops at {stop}, and not at {special}"
+            yield Finding("finding", "special-ids", 1, text)
+
+
+def _is_writer(checkpoint: Checkpoint) -> bool:
+    """Return whether the class that config.json names writes text."""
     classes = checkpoint.config.get("architectures")
     names = classes if isinstance(classes, list) else []
-    is_writer = any(str(name).endswith(_WRITERS) for name in names)
-    if is_writer and not files.rows_of("eos"):
+    return any(str(name).endswith(_WRITERS) for name in names)
+
+
+def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+    """Check that a model that writes has a token that ends a text, and that padding has its own."""
+    if _is_writer(checkpoint) and not files.rows_of("eos"):
         yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
     shared = {*files.padding_rows} & {*files.rows_of("unk")}
     if shared:

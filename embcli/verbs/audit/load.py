@@ -6,30 +6,50 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from embcli.asked.process import NotAskedError
-from embcli.asked.weights import ModelFacts, Question
+from embcli.asked.weights import ModelFacts, question
+from embcli.errors import InputError, Notes
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.families import NAMES
 from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
-from embcli.wording import counted
+from embcli.wording import counted, in_data
 
-_LOADED = ("model.safetensors", "model.safetensors.index.json")
+# The files that transformers loads, and their formats.
+_LOADED = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_FORMATS = ("safetensors", "PyTorch")
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # the number of a layer in a tensor's name
 
 
-def question_about(checkpoint: Checkpoint | None) -> Question | str:
-    """Return the question about a model's weights, or why nobody is asked."""
-    if checkpoint is None:
+def question_about(checkpoint: Checkpoint | None, notes: Notes) -> Future[ModelFacts] | str:
+    """Return the question about a model's weights, or why nobody is asked.
+
+    There is no reason to name if another program loads such files, as llama.cpp does GGUF files.
+    """
+    if checkpoint is None or checkpoint.tensors.format not in _FORMATS:
         return ""
-    return _why_not(checkpoint) or Question(checkpoint.tensors.path.parent)
+    reason = _why_not(checkpoint)
+    if reason:
+        return reason
+    try:
+        sizes = {each.name: (each.dtype, each.shape) for each in checkpoint.tensors.in_files()}
+    except InputError as error:
+        return str(error)
+    return question(checkpoint.tensors.path.parent, sizes, notes)
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
@@ -39,14 +59,12 @@ def _why_not(checkpoint: Checkpoint) -> str:
     reason = ""
     if checkpoint.roles.token.binary.is_remote:
         reason = "the weights are remote"
-    elif tensors.path.name not in _LOADED or tensors.format != "safetensors":
-        reason = f"the file is not a {_LOADED[0]}"
+    elif tensors.path.name not in _LOADED:
+        reason = f"it loads {_LOADED[0]}, and not {in_data(tensors.path.name)}"
     elif not checkpoint.config:
         reason = "there is no config.json"
     elif tensors.path.with_name("adapter_config.json").is_file():
         reason = "adapter_config.json names another model"
-    elif "transformers_weights" in checkpoint.config:
-        reason = "config.json names another file of weights"
     elif isinstance(layers, int) and layers > len(tensors):
         reason = f"config.json states {layers:,} layers, more than the file has tensors"
     elif not _has_layers(tensors):
@@ -77,12 +95,12 @@ class Loading:
     not_asked: str = ""  # the reason; empty for a matrix that has no other files
 
     @classmethod
-    def answered(cls, question: Question | str) -> Loading:
+    def answered(cls, question: Future[ModelFacts] | str) -> Loading:
         """Wait for the answer to a question."""
         if isinstance(question, str):
             return cls(not_asked=question)
         try:
-            return cls(question.answer())
+            return cls(question.result())
         except NotAskedError as error:
             return cls(not_asked=str(error))
 
@@ -91,23 +109,26 @@ class Loading:
         """The end of the sentence that says what was asked."""
         if self.facts is not None:
             return f", as transformers {self.facts.transformers} loads it"
-        return f"; not asked: {self.not_asked}" if self.not_asked else ""
+        return f"; transformers was not asked: {self.not_asked}" if self.not_asked else ""
 
     def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
+        if self.not_asked:
+            yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
         if self.facts is None or checkpoint is None:
             return
         if self.facts.failure:
             yield Finding("alarm", "load", 1, f"{self.facts.name} {self.facts.failure}")
             return
         yield from _of_drawn(self.facts, checkpoint)
+        yield from _of_unexpected(self.facts, checkpoint)
         yield from _of_ties(self.facts, checkpoint, head_is_copy)
 
 
 def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that an index names each tensor of its files, which transformers reads whole, and once.
 
-    Only headers are read. Raises InputError for a damaged file.
+    Only headers are read.
     """
     tensors = checkpoint.tensors
     if tensors.files == (tensors.binary.name,):
@@ -116,7 +137,11 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield NotChecked("the shards of other tensors")
         return
 
-    counts = Counter(tensors.names_in_files())
+    try:
+        counts = Counter(tensor.name for tensor in tensors.in_files())
+    except InputError as error:
+        yield Finding("alarm", "load", 1, str(error))
+        return
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
@@ -130,38 +155,45 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
     """Yield the parameters of the class that the files do not have; they are drawn at random."""
-    matrices: list[str] = []
-    layers: list[str] = []
-    task_layers: list[str] = []
-    is_quantised = "quantization_config" in checkpoint.config
+    by_level: dict[Level, list[str]] = {"alarm": [], "finding": [], "remark": []}
     for name in facts.drawn:
-        if name in (facts.token, facts.head):
-            matrices.append(name)
-        elif is_quantised:
-            continue  # It can be stored in parts.
-        elif _is_position(name):
-            matrices.append(name)
-        elif _is_of_task(name, facts):
-            task_layers.append(name)
-        else:
-            layers.append(name)
-
-    level: Level = "alarm" if matrices else "finding"
-    names = [*matrices, *layers]
-    if names:
-        cause = _cause(names, facts, checkpoint.tensors)
-        text = f"{facts.name} draws {_listed(names)} at random{cause}"
-        yield Finding(level, "load", len(names), text)
-    if task_layers:
-        text = f"{facts.name} draws {_listed(task_layers)} at random, a pooler or a task's head"
-        yield Finding("remark", "load", len(task_layers), text)
+        by_level[_level_of(name, facts)].append(name)
+    endings = {
+        "alarm": _cause(by_level["alarm"], facts, checkpoint.tensors),
+        "finding": ", a task's head",
+        "remark": ", a pooler",
+    }
+    for level, names in by_level.items():
+        if names:
+            text = f"{facts.name} draws {_listed(names)} at random{endings[level]}"
+            yield Finding(level, "load", len(names), text)
 
 
-def _is_of_task(name: str, facts: ModelFacts) -> bool:
-    """Return whether a parameter is of a pooler, or of a head that is trained for a task."""
+def _level_of(name: str, facts: ModelFacts) -> Level:
+    """Return how much it matters that a parameter is drawn: hidden states need no pooler."""
     modules = name_parts(name)
-    is_outside = facts.body not in ("", modules[0])
-    return "pooler" in modules or (facts.head is None and is_outside)
+    if facts.head is None and facts.body not in ("", modules[0]):
+        return "finding"
+    return "remark" if "pooler" in modules else "alarm"
+
+
+def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
+    """Yield the tensors of the files that the class leaves out.
+
+    It is a finding if other layers have what is left out of one. Layers that predict further tokens
+    are left out by right; config.json counts them by a key of their own.
+    """
+    names = facts.unexpected
+    if not names or _added_start(names, facts.drawn):
+        return  # The names that are drawn have said it.
+    text = f"{facts.name} leaves out {_listed(names)} of the files"
+    level: Level = "remark"
+    loaded = {_LAYER.sub("*", name, count=1) for name in checkpoint.tensors.keys() - {*names}}
+    of_layers = {_LAYER.sub("*", name, count=1) for name in names}
+    if loaded & of_layers and "num_nextn_predict_layers" not in checkpoint.roles.config:
+        level = "finding"
+        text += ": config.json states fewer layers"
+    yield Finding(level, "load", len(names), text)
 
 
 def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:
@@ -189,14 +221,6 @@ def _added_start(found: Sequence[str], names: Iterable[str]) -> str:
             if start != each and all(other.startswith(start) for other in found):
                 return start
     return ""
-
-
-def _is_position(name: str) -> bool:
-    """Return whether a parameter is a position matrix of a text, by its name."""
-    *modules, parameter = name_parts(name)
-    is_visual = any(module.startswith(("vision", "visual")) for module in modules)
-    is_named = len(modules) > 0 and modules[-1] in NAMES["position"]
-    return is_named and parameter == "weight" and not is_visual
 
 
 def _listed(names: Sequence[str]) -> str:

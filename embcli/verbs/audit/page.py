@@ -78,7 +78,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
     yield from _head_facts(audit)
     yield _candidates_fact(audit)
     for finding in audit.findings:
-        if not finding.is_in_matrix:
+        if not finding.is_in_matrix and finding.kind != "not-asked":  # The verdict says that.
             yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
 
 
@@ -213,18 +213,19 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
 
 
 def _verdict(audit: Audit) -> Text:
-    for level, word in (("alarm", "Broken"), ("finding", "Not sound")):
-        found = [finding for finding in audit.findings if finding.level == level]
-        if found:
-            kinds = kinds_in_words(found)
-            return safe_text(f"{word}: {kinds}", "bad")
+    verdict = audit.verdict
+    if not audit.is_sound:
+        level = "alarm" if audit.broken else "finding"
+        kinds = kinds_in_words(each for each in audit.findings if each.level == level)
+        return safe_text(f"{verdict}: {kinds}", "bad")
 
     why_no = f"; status 1: {audit._why_no}" if audit._why_no else ""
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
     if audit.head_is_copy:
         names.append("the output head")
+    start = "Sound:" if verdict == "Sound" else f"{verdict} in"
     text = (
-        f"Sound: the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
+        f"{start} the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
     )
     if not audit.not_checked:
         return Note(f"{text}{why_no}", style="good")

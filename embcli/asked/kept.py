@@ -1,0 +1,87 @@
+"""Answers of transformers, kept in the cache folder, so that a second start asks nothing.
+
+An answer is kept under a hash of all that it may depend on, and of the versions of the packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import orjson
+
+from embcli.asked.process import Facts, NotAskedError, RefusedError, why_not
+from embcli.errors import Notes
+from embcli.store import Store
+
+_PACKAGES = ("transformers", "tokenizers", "sentencepiece", "protobuf")  # what reads the files
+Parsed = TypeVar("Parsed")
+
+
+def kept_answer(
+    about: str,
+    described: Iterable[bytes],
+    asked: Callable[[], Facts],
+    parsed: Callable[[bytes], Parsed],
+    notes: Notes,
+) -> Parsed:
+    """Return what `parsed` makes of an answer: the kept one, or that of `asked`.
+
+    `described` is all that the answer depends on. Facts and refusals are kept; raises
+    NotAskedError if there is no answer.
+    """
+    reason = why_not()
+    if reason:
+        raise NotAskedError(reason)
+    digest = sha256(Path(__file__).with_name("child.py").read_bytes())
+    digest.update(" ".join(_installed()).encode())
+    for data in described:
+        digest.update(f" {len(data)} ".encode())
+        digest.update(data)
+
+    store = Store.from_environment(notes)
+    name = f"{about}-{digest.hexdigest()[:32]}.npy"
+    kept = store.read(name, None, np.uint8) if store else None
+    if kept is not None:
+        with suppress(ValueError, KeyError, TypeError):  # It may be damaged.
+            return parsed(kept.tobytes())
+    found: Facts = {}
+    try:
+        found["facts"] = asked()
+    except RefusedError as error:
+        found["refused"] = str(error)
+    answer = orjson.dumps(found)
+    if store:
+        array = np.frombuffer(answer, np.uint8)
+        store.write(name, array.shape, [array], notes, np.uint8)
+    return parsed(answer)
+
+
+def facts_in(answer: bytes) -> Facts:
+    """Return the facts of an answer; raises RefusedError if it is a refusal."""
+    found = orjson.loads(answer)
+    if "refused" in found:
+        raise RefusedError(found["refused"])
+    facts: Facts = found["facts"]
+    return facts
+
+
+def _installed() -> list[str]:
+    """Return the names of the folders in which pip describes the packages, with their versions.
+
+    importlib.metadata would take longer than all else that a kept answer takes.
+    """
+    spec = find_spec("transformers")
+    origin = spec.origin if spec else None
+    if origin is None:
+        return []
+    site = Path(origin).parents[1]
+    names: list[str] = []
+    for package in _PACKAGES:
+        names += [path.name for path in site.glob(f"{package}-*.dist-info")]
+    return names
