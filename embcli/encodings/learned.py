@@ -55,14 +55,16 @@ def _read(path: str) -> str:
     if path == "story":
         file = Path(__file__).parents[1] / "data" / "story.txt"
     try:
-        with file.open(encoding="utf-8") as source:
-            text = source.read(MAX_FILE_SIZE + 1)
-    except UnicodeDecodeError as error:
-        raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
+        with file.open("rb") as source:
+            data = source.read(MAX_FILE_SIZE + 1)
     except (OSError, ValueError) as error:
         raise file_error(path, getattr(error, "strerror", None) or str(error)) from None
-    if len(text) > MAX_FILE_SIZE:
+    if len(data) > MAX_FILE_SIZE:
         raise file_error(path, f"it has more than {in_bytes(MAX_FILE_SIZE)}")
+    try:
+        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
     if not text.strip():
         raise file_error(path, "it has no words to make a vocabulary of")
     return text
