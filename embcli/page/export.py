@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -24,10 +24,11 @@ from embcli.formats import PageFormat
 from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
-from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand
+from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand, safe_text, title
 from embcli.page.strips import Shades
-from embcli.page.svg import FONT_SIZE, FONTS, picture
+from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, picture, slide
 from embcli.page.table import Bar, Line, Shortened
+from embcli.wording import Sentence
 
 _PICTURE_WIDTH = 100  # columns, unless the user chose others
 _SLIDE_WIDTH = 204  # columns, which colours can take then
@@ -65,9 +66,33 @@ section + section {{ margin-top: 28px; }}
 </body>
 </html>
 """.replace("FONTS", FONTS)
+_SLIDE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8" />
+<title>{heading}</title>
+<style>
+body {{ background: {ground}; margin: 0; }}
+svg {{ display: block; width: 100vw; height: 100vh; }}
+@page {{ size: 1920px 1080px; margin: 0; }}
+</style>
+</head>
+<body>
+{svg}</body>
+</html>
+"""
 _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 # Another font may draw the dots, in another width.
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
+
+
+class Frame(NamedTuple):
+    """What is around a page on a slide, and how a page that is too long can have fewer lines."""
+
+    heading: str
+    source: str
+    fewer_lines: Sentence
 
 
 def text(
@@ -101,7 +126,7 @@ def _segments(page: RenderableType, console: PageConsole, width: int) -> list[Se
     options = console.options.update(max_width=width, highlight=False, markup=False)
     segments = console.render(page, options)
     medium = console.medium
-    if medium.is_file or medium.background == "light":
+    if medium.is_file or medium.has_fine_cells or medium.background == "light":
         segments = [_inked(segment, INKS[medium.background]) for segment in segments]
     return list(segments)
 
@@ -112,8 +137,11 @@ def exported(
     width: int,
     theme: Theme,
     remark: Callable[[str], object] | None = None,
+    frame: Frame | None = None,
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
+
+    With a frame, a picture is a slide.
 
     A width of 0 stands for that of a pipe; for a picture, for that of a slide if colours need it.
     `remark` gets a sentence on a character that a PNG does not show.
@@ -126,11 +154,16 @@ def exported(
         case "markdown":
             return markdown(page, width).encode()
         case "html":
+            if frame:
+                ground = _THEMES[background].background_color.hex
+                heading = html.escape(frame.heading)
+                svg = _svg(page, width, background, frame)
+                return _SLIDE.format(heading=heading, ground=ground, svg=svg).encode()
             return _html(page, width, background).encode()
         case "svg":
-            return _svg(page, width, background).encode()
+            return _svg(page, width, background, frame).encode()
         case "png":
-            svg = _svg(page, width, background)
+            svg = _svg(page, width, background, frame)
             undrawn = _undrawn(svg) if remark else ""
             if remark and undrawn:
                 remark(
@@ -140,9 +173,28 @@ def exported(
             return png(svg, background)
 
 
-def _svg(page: RenderableType, width: int, background: Background) -> str:
-    medium = Medium(background, is_file=True, has_fine_cells=True)
-    return picture(_lines(page, width, medium), _THEMES[background])
+def _svg(
+    page: RenderableType, width: int, background: Background, frame: Frame | None = None
+) -> str:
+    theme = _THEMES[background]
+    if frame is None:
+        medium = Medium(background, is_file=True, has_fine_cells=True)
+        return picture(_lines(page, width, medium), theme)
+
+    medium = Medium(background, height=SLIDE_LINES, has_fine_cells=True)
+    lines = _lines(page, SLIDE_COLUMNS, medium)
+    if len(lines) > SLIDE_LINES:
+        wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
+        raise OutputError(
+            Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
+        )
+    heading = title(frame.heading)
+    source = safe_text(frame.source, "dim")
+    for line in (heading, source):
+        line.truncate(SLIDE_COLUMNS, overflow="ellipsis")
+    return slide(
+        _lines(heading, SLIDE_COLUMNS, medium), lines, _lines(source, SLIDE_COLUMNS, medium), theme
+    )
 
 
 def _html(page: RenderableType, width: int, background: Background) -> str:

@@ -6,6 +6,7 @@ rich's own export takes a wide character, which fills two cells, for one.
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -27,12 +28,16 @@ _CELL = 12.04  # the width of a letter
 _LINE = 24.4  # as high as the letters that draw boxes, so that these touch
 _BASELINE = 20.0  # below the top of a line
 _MARGIN = 2  # cells beside the lines; half as many lines above and below
+SLIDE_COLUMNS = 84
+SLIDE_LINES = 24  # below the heading
+_SLIDE_WIDTH = 1920  # pixels
+_SLIDE_HEIGHT = 1080
 _CRISP = 'shape-rendering="crispEdges"'
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
 <rect width="100%" height="100%" fill="{background}"/>
-<g style="font-family: {fonts}; font-size: {font_size}px" fill="{foreground}">
+<g style="font-family: {fonts}; font-size: {font_size}px" fill="{foreground}"{transform}>
 {elements}
 </g>
 </svg>
@@ -41,7 +46,42 @@ _DOCUMENT = """\
 
 def picture(lines: Lines, theme: TerminalTheme) -> str:
     """Return lines with margins around them as an SVG picture."""
-    columns = max((sum(segment.cell_length for segment in line) for line in lines), default=0)
+    width = (_columns(lines) + 2 * _MARGIN) * _CELL - 1
+    height = (len(lines) + _MARGIN) * _LINE - 1
+    return _document(lines, theme, width, height)
+
+
+def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> str:
+    """Return lines as a slide of 1920 x 1080, between lines at its top and at its bottom.
+
+    All are drawn as large as they fit, but short lines not larger than those of two thirds of a
+    slide.
+    """
+    all_lines = [*heading, *lines, *source]
+    if len(lines) < SLIDE_LINES:
+        all_lines.append([])  # There is room for a blank line below the heading.
+    columns = max(_columns(all_lines), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
+    margins = 1.5  # lines
+    highest = _SLIDE_HEIGHT / ((len(all_lines) + margins) * _LINE)
+    scale = min(_SLIDE_WIDTH / (columns * _CELL), highest)
+    room = round(_SLIDE_HEIGHT / (scale * _LINE) - margins, 3)  # lines
+    blank_lines = int(room) - len(lines) - 2
+    blank: list[Sequence[Segment]] = [[]]
+    above = blank * math.ceil(blank_lines / 3)
+    below = blank * (blank_lines - len(above))
+    all_lines = [*heading, *above, *lines, *below, *source]
+    return _document(
+        all_lines, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT, f' transform="scale({scale:g})"'
+    )
+
+
+def _columns(lines: Lines) -> int:
+    return max((sum(segment.cell_length for segment in line) for line in lines), default=0)
+
+
+def _document(
+    lines: Lines, theme: TerminalTheme, width: float, height: float, transform: str = ""
+) -> str:
     backgrounds: list[str] = []
     texts: list[str] = []
     for number, line in enumerate(lines):
@@ -52,8 +92,9 @@ def picture(lines: Lines, theme: TerminalTheme) -> str:
             texts += _texts(segment, x, top + _BASELINE)
             x += segment.cell_length * _CELL
     return _DOCUMENT.format(
-        width=(columns + 2 * _MARGIN) * _CELL - 1,
-        height=(len(lines) + _MARGIN) * _LINE - 1,
+        width=width,
+        height=height,
+        transform=transform,
         fonts=FONTS,
         wide_fonts=_WIDE_FONTS,
         font_size=FONT_SIZE,
