@@ -73,6 +73,8 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)
 
+# An encoding that is made from a text is one of these, a colon, and the path of the text.
+MADE_FROM_TEXT = ("words", "words1", "bpe")
 ENCODINGS = (
     "gpt2",
     "r50k_base",

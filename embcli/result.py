@@ -34,19 +34,34 @@ from embcli.formats import (
     content_of,
     formats_for,
 )
-from embcli.names import DEFAULT_PRECISION, Theme
+from embcli.names import DEFAULT_PRECISION, Theme, __version__
 from embcli.wording import Parameter, Sentence, in_line
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
+    from embcli.page.export import Frame
     from embcli.records import Records
 
 ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
+# How a page that is too long for a slide can have fewer lines; by default, with a shorter text.
+_FEWER_LINES = {
+    "audit": "{bare} leaves out the explanations",
+    "tokenizers": "give a shorter text, or fewer names to {encoding}",
+    "batch": "give a smaller {batch_size}",
+    "lookup": "give a shorter text",
+    "compare": "give fewer names to {show}",
+    "positions": "give a shorter {rows}",
+    "weights": "give a shorter {rows}",
+    "neighbors": "give a smaller {top}",
+    "diff": "give a smaller {top}",
+    "count": "give fewer files",
+    "explain": "give another word",
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,12 +74,16 @@ class PageStyle:
     bare: bool = False  # whether a page has only titles, tables, pictures and drawings
     width: int | None = None  # columns of a page; None for the default of the medium
     theme: Theme = "auto"  # the background; auto: the terminal's, and light in a file or notebook
+    # The heading of a slide, "" for what the page is about; None for a picture of another size.
+    slide: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
         _check_range("precision", self.precision, 1, _HIGHEST_PRECISION)
         object.__setattr__(self, "precision", int(self.precision))  # numpy's can be unsigned
         _check_range("width", self.width, _LEAST_WIDTH, _LARGEST_WIDTH)
+        if self.slide is not None and self.width is not None:
+            raise OutputError(Sentence("{slide} has its own width; leave out {width}"))
 
 
 def _check_range(name: str, value: int | None, low: int, high: int) -> None:
@@ -158,7 +177,34 @@ class Result:
         chosen_format(self.content, format, None)
         page_format = cast("PageFormat", format)
         width = self.style.width or 0
-        return exported(self._view(), page_format, width, self.style.theme, remark=self.notes.add)
+        frame = None if self.style.slide is None else self._frame(self.style.slide)
+        return exported(self._view(), page_format, width, self.style.theme, self.notes.add, frame)
+
+    def _frame(self, heading: str) -> Frame:
+        """Return what is around the page on a slide: a heading, and where its numbers are from."""
+        from embcli.page.export import Frame
+
+        run = {} if self.content == "page" else self.records().run
+        model = Path(str(run.get("from", ""))).name
+        encoding = run.get("encoding")
+        source = [f"embcli {__version__}"]
+        if model:
+            source.append(model)
+        if encoding:
+            source.append(str(encoding))
+        if "seed" in run:
+            source.append(f"seed {run['seed']}")
+        subject = self._text or model or encoding or self._verb
+        fewer_lines = _FEWER_LINES.get(self._verb, "give a shorter text")
+        return Frame(heading or subject, ", ".join(source), Sentence(fewer_lines))
+
+    @property
+    def _text(self) -> str:
+        """The text that the result is about; empty for a result without one."""
+        tokens = getattr(self, "tokens", None)
+        if isinstance(tokens, tuple):  # of several encodings
+            tokens = tokens[0]
+        return " / ".join(getattr(tokens, "texts", None) or ())
 
     def __str__(self) -> str:
         return self.page("table").decode().removesuffix("\n")

@@ -241,10 +241,16 @@ def _remark_special(
     names: set[str] = set()
     for text in texts:
         names.update(_SPECIAL.findall(text))
-    plain = [name for name in sorted(names) if len(encoding.encode(name, special=True)) == 1]
+    plain = [name for name in sorted(names) if _is_plain(name, encoding)]
     if plain:
         remark = "{plain} is read as plain text; {special} makes it one token"
         notes.add(Sentence(remark, plain=" ".join(plain)))
+
+
+def _is_plain(name: str, encoding: Encoding) -> bool:
+    """Return whether a name is one token only if special tokens are recognised."""
+    special_ids = encoding.encode(name, special=True)
+    return len(special_ids) == 1 and not np.array_equal(special_ids, encoding.encode(name))
 
 
 def _in_words(ids: Sequence[int], encoding: Encoding) -> str:

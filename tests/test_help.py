@@ -19,7 +19,7 @@ from tests.transcripts import answered, assert_height
 
 COMMANDS = command_line().commands
 PANELS = ("Input", "Model", "View", "Output")
-MOST_OPTIONS = 28  # beside --help
+MOST_OPTIONS = 30
 
 
 # --- the pages ------------------------------------------------------------------------------------

@@ -275,6 +275,11 @@ class Page(OptionGroup):
         ),
         o.ShownIn(("table", *PICTURES)),
     ] = None
+    slide: Annotated[
+        str | None,
+        option("View", 'Draw a slide of 1920 x 1080 with a heading; "" names the text.', "TITLE"),
+        o.ShownIn(PICTURES),
+    ] = None
     format: Annotated[
         str | None,
         option(

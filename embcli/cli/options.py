@@ -5,12 +5,14 @@ Each is declared once, as an annotated type, and named in the signature of a com
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from embcli import names
+from embcli.errors import InputError
 from embcli.formats import VIEWS, FormatName
 
 # Parameters of the library whose flags have other names; all others are flags of the same name.
@@ -77,7 +79,22 @@ def several(encodings: list[str]) -> list[str]:
             found.append(word)
         else:
             found += word.split(",")
-    return found
+    return [str(made_from_input(name)) for name in found]
+
+
+def made_from_input(encoding: str | None) -> str | None:
+    """Return the name of an encoding; that of a vocabulary made from standard input has its path.
+
+    Nothing else can read standard input then.
+    """
+    kind, _, place = (encoding or "").partition(":")
+    if kind not in names.MADE_FROM_TEXT or place.partition(":")[0] != "-":
+        return encoding
+    if sys.stdin is None or sys.stdin.isatty():
+        example = f"{names.PROGRAM} weights --encoding words:- < story.txt"
+        raise InputError(f"{encoding} needs a text that is piped in, as in: {example}")
+    sys.stdin = None
+    return f"{kind}:{place.replace('-', '/dev/stdin', 1)}"
 
 
 def argument(metavar: str, help: str, **settings: Any) -> Any:
@@ -123,7 +140,10 @@ def formats_that_show(annotation: Any) -> tuple[FormatName, ...]:
 
 
 MODEL = "A model: file, folder, name in the Hugging Face cache, or hf://org/name."
-ENCODING = "An encoding or a model by tiktoken's name, a tokenizer's file, or a GGUF."
+ENCODING = (
+    "An encoding or a model by tiktoken's name, a tokenizer's file, a GGUF, words:TEXTFILE, or "
+    "bpe:TEXTFILE:N."
+)
 
 # What is given.
 Lines = Annotated[
@@ -136,6 +156,7 @@ Encoding = Annotated[
         ENCODING,
         "NAME",
         default=f"{names.DEFAULT_ENCODING}; of a real model, its own",
+        callback=made_from_input,
         autocompletion=some_of(names.ENCODINGS),
     ),
 ]

@@ -35,6 +35,7 @@ from embcli.encodings.tiktoken import (
     import_tiktoken,
 )
 from embcli.errors import InputError, Notes
+from embcli.names import MADE_FROM_TEXT
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     if name in DEFINITIONS:
         return _of_tiktoken(name)
     from embcli.hub.local import OF_TOKENIZER, OLLAMA, located
-    from embcli.hub.remote import PREFIX
 
-    if name.startswith(PREFIX):
-        return _of_remote(name, remarks)
+    scheme, colon, _ = name.partition(":")
+    if colon and scheme in _SCHEMES:
+        return _SCHEMES[scheme](name, remarks)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
         return _of_path(located(name, OF_TOKENIZER), name, remarks)
@@ -91,6 +92,17 @@ def _of_remote(name: str, notes: Notes) -> Encoding:
 
     binary = tokenizer(name, notes)
     return gguf_encoding(binary, name) if binary.is_remote else _of_path(binary.path, name, notes)
+
+
+def _of_text(name: str, notes: Notes) -> Encoding:
+    """Return the encoding that is made from a text."""
+    from embcli.encodings.learned import made_from_text
+
+    return made_from_text(name, notes)
+
+
+# What makes an encoding of a name that begins with one of these words and a colon.
+_SCHEMES = {"hf": _of_remote} | dict.fromkeys(MADE_FROM_TEXT, _of_text)
 
 
 def get_several(

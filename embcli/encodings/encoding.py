@@ -233,7 +233,10 @@ def _split_at(token: NamedToken, text: str, fragment: _Fragment) -> Iterator[_Fr
 class OwnWords(Encoding):
     """The words that a file has for its rows; a text is split at spaces."""
 
-    def __init__(self, path: Path, words: list[bytes]) -> None:
+    word = re.compile(r"\S+")  # what is a word of a text
+    unknown_id: int | None = None  # of the token for other words; without it, they are errors
+
+    def __init__(self, path: str | Path, words: list[bytes]) -> None:
         self.name = in_data(str(path))
         self._path = path
         self._words = words
@@ -249,19 +252,23 @@ class OwnWords(Encoding):
         return dict(zip(reversed(self._words), reversed(ids), strict=True))
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
-        words = text.split()
-        unknown = [word for word in dict.fromkeys(words) if word.encode() not in self._ids]
-        if unknown:
+        words = self.word.findall(text)
+        ids = [
+            self._ids.get(word.encode("utf-8", "surrogatepass"), self.unknown_id) for word in words
+        ]
+        if None in ids:
+            unknown = [word for word, word_id in zip(words, ids, strict=True) if word_id is None]
             raise self._unknown_error(unknown)
-        return np.array([self._ids[word.encode()] for word in words], np.uint32)
+        return np.array(ids, np.uint32)
 
     def _unknown_error(self, unknown: list[str]) -> InputError:
         """Return the error for words without a row.
 
         It shows the first ones, and which of them have a row in lower case.
         """
-        shown = unknown[:8]
-        more = len(unknown) - len(shown)
+        different = list(dict.fromkeys(unknown))
+        shown = different[:8]
+        more = len(different) - len(shown)
         others = f" and {more:,} more" if more else ""
         in_lower_case = dict.fromkeys(word.lower() for word in shown)
         known = [word for word in in_lower_case if word.encode() in self._ids]
@@ -273,7 +280,7 @@ class OwnWords(Encoding):
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
-        spans = [word.span() for word in re.finditer(r"\S+", text)]
+        spans = [word.span() for word in self.word.finditer(text)]
         return np.array(spans, np.int64).reshape(-1, 2)
 
     def decode(self, ids: np.ndarray) -> bytes:

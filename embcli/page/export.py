@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -24,36 +24,19 @@ from embcli.formats import PageFormat
 from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
-from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand
+from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand, safe_text, title
 from embcli.page.strips import Shades
+from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, picture, slide
 from embcli.page.table import Bar, Line, Shortened
+from embcli.wording import Sentence
 
 _PICTURE_WIDTH = 100  # columns, unless the user chose others
 _SLIDE_WIDTH = 204  # columns, which colours can take then
-_FONT_SIZE = 21  # pixels, in an SVG
-_FONT_ASPECT = 0.602  # the width of a letter relative to 20 pixels, rich's height of letters
-_CRISP = 'shape-rendering="crispEdges"'
-_FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
     "dark": TerminalTheme((17, 21, 28), (226, 230, 234), _ANSI),
 }
-_SVG = """\
-<svg xmlns="http://www.w3.org/2000/svg" \
-viewBox="0 0 {terminal_width} {terminal_height}" width="{terminal_width}">
-<style>
-.{unique_id}-matrix {{ font-family: FONTS; font-size: FONT_SIZEpx; }}
-{styles}
-</style>
-<rect width="100%" height="100%" fill="GROUND"/>
-<defs>{lines}</defs>
-{backgrounds}
-FINE_CELLS<g class="{unique_id}-matrix">
-{matrix}
-</g>
-</svg>
-""".replace("FONTS", _FONTS).replace("FONT_SIZE", str(_FONT_SIZE))
 _HTML = """\
 <!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
@@ -82,10 +65,34 @@ section + section {{ margin-top: 28px; }}
 {body}
 </body>
 </html>
-""".replace("FONTS", _FONTS)
+""".replace("FONTS", FONTS)
+_SLIDE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8" />
+<title>{heading}</title>
+<style>
+body {{ background: {ground}; margin: 0; }}
+svg {{ display: block; width: 100vw; height: 100vh; }}
+@page {{ size: 1920px 1080px; margin: 0; }}
+</style>
+</head>
+<body>
+{svg}</body>
+</html>
+"""
 _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 # Another font may draw the dots, in another width.
 _DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
+
+
+class Frame(NamedTuple):
+    """What is around a page on a slide, and how a page that is too long can have fewer lines."""
+
+    heading: str
+    source: str
+    fewer_lines: Sentence
 
 
 def text(
@@ -119,7 +126,7 @@ def _segments(page: RenderableType, console: PageConsole, width: int) -> list[Se
     options = console.options.update(max_width=width, highlight=False, markup=False)
     segments = console.render(page, options)
     medium = console.medium
-    if medium.is_file or medium.background == "light":
+    if medium.is_file or medium.has_fine_cells or medium.background == "light":
         segments = [_inked(segment, INKS[medium.background]) for segment in segments]
     return list(segments)
 
@@ -130,8 +137,11 @@ def exported(
     width: int,
     theme: Theme,
     remark: Callable[[str], object] | None = None,
+    frame: Frame | None = None,
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
+
+    With a frame, a picture is a slide.
 
     A width of 0 stands for that of a pipe; for a picture, for that of a slide if colours need it.
     `remark` gets a sentence on a character that a PNG does not show.
@@ -144,11 +154,16 @@ def exported(
         case "markdown":
             return markdown(page, width).encode()
         case "html":
+            if frame:
+                ground = _THEMES[background].background_color.hex
+                heading = html.escape(frame.heading)
+                svg = _svg(page, width, background, frame)
+                return _SLIDE.format(heading=heading, ground=ground, svg=svg).encode()
             return _html(page, width, background).encode()
         case "svg":
-            return _svg(page, width, background).encode()
+            return _svg(page, width, background, frame).encode()
         case "png":
-            svg = _svg(page, width, background)
+            svg = _svg(page, width, background, frame)
             undrawn = _undrawn(svg) if remark else ""
             if remark and undrawn:
                 remark(
@@ -158,46 +173,28 @@ def exported(
             return png(svg, background)
 
 
-def _svg(page: RenderableType, width: int, background: Background) -> str:
-    terminal = _THEMES[background]
-    margin = 2
-    medium = Medium(background, is_file=True, has_fine_cells=True)
-    lines = _lines(page, width, medium)
-    console = _recorded(lines, medium, margin)
-    code = _SVG.replace("GROUND", terminal.background_color.hex)
-    code = code.replace("FINE_CELLS", _fine_cells(lines, margin))
-    return console.export_svg(
-        theme=terminal, code_format=code, unique_id="embcli", font_aspect_ratio=_FONT_ASPECT
+def _svg(
+    page: RenderableType, width: int, background: Background, frame: Frame | None = None
+) -> str:
+    theme = _THEMES[background]
+    if frame is None:
+        medium = Medium(background, is_file=True, has_fine_cells=True)
+        return picture(_lines(page, width, medium), theme)
+
+    medium = Medium(background, height=SLIDE_LINES, has_fine_cells=True)
+    lines = _lines(page, SLIDE_COLUMNS, medium)
+    if len(lines) > SLIDE_LINES:
+        wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
+        raise OutputError(
+            Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
+        )
+    heading = title(frame.heading)
+    source = safe_text(frame.source, "dim")
+    for line in (heading, source):
+        line.truncate(SLIDE_COLUMNS, overflow="ellipsis")
+    return slide(
+        _lines(heading, SLIDE_COLUMNS, medium), lines, _lines(source, SLIDE_COLUMNS, medium), theme
     )
-
-
-def _fine_cells(lines: Sequence[Sequence[Segment]], margin: int) -> str:
-    """Return the colours of strips whose numbers share cells, as elements of an SVG."""
-    cell = 20 * _FONT_ASPECT  # as wide as rich's
-    line_height = 24.4
-    strips = ""
-    for number, line in enumerate(lines, margin // 2):
-        x = margin * cell
-        for segment in line:
-            width = segment.cell_length * cell
-            meta = segment.style.meta if segment.style else {}
-            if meta:
-                place = f"translate({x:g} {number * line_height + 1.5:g})"
-                row_height = (line_height + 0.25) / meta["rows"]
-                size = f"scale({width / len(meta['colors'][0]):g} {row_height:g})"
-                paths = _paths(meta["colors"])
-                strips += f'<g transform="{place} {size}" {_CRISP}>{paths}</g>\n'
-            x += width
-    return strips
-
-
-def _paths(rows: Sequence[Sequence[str]]) -> str:
-    """Return a path for each colour, whose cells are parts of lines that are 1 wide."""
-    drawn: dict[str, str] = {}
-    for y, row in enumerate(rows):
-        for x, color in enumerate(row):
-            drawn[color] = f"{drawn.get(color, '')}M{x} {y}.5h1"
-    return "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
 
 
 def _html(page: RenderableType, width: int, background: Background) -> str:
@@ -236,14 +233,18 @@ def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
     background: Background = "dark" if theme == "dark" else "light"
     terminal = _THEMES[background]
     colors = f"background: {terminal.background_color.hex}; color: {terminal.foreground_color.hex}"
-    style = f"{colors}; font: 14px/16px {_FONTS}; white-space: pre; overflow-x: auto"
+    style = f"{colors}; font: 14px/16px {FONTS}; white-space: pre; overflow-x: auto"
     return f'<pre style="{style}">{_html_code(page, width, background)}</pre>'
 
 
 def _html_code(page: RenderableType, width: int, background: Background) -> str:
     """Return a page as text with elements of HTML for its colours."""
     medium = Medium(background, is_file=True)
-    console = _recorded(_lines(page, width, medium), medium)
+    lines = _lines(page, width, medium)
+    longest = max(map(Segment.get_line_length, lines), default=0)
+    console = PageConsole(medium, longest, "truecolor")
+    for line in lines:
+        console.print(Segments([*line, Segment("\n")]), end="", crop=False)
     code = console.export_html(theme=_THEMES[background], code_format="{code}", inline_styles=True)
     return code.replace("⋮", _DOTS)
 
@@ -267,7 +268,7 @@ def _drawn(text: str) -> bytes:
     import resvg_py
 
     attributes = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"'
-    svg = f'<svg {attributes}><text y="9" font-family="{_FONTS}">{text}</text></svg>'
+    svg = f'<svg {attributes}><text y="9" font-family="{FONTS}">{text}</text></svg>'
     return bytes(resvg_py.svg_to_bytes(svg_string=svg))
 
 
@@ -293,7 +294,7 @@ def _zoom(svg: str) -> float:
     (size,) = re.findall(r'viewBox="0 0 (\S+) (\S+)"', svg)
     width, height = (round(float(length)) for length in size)  # as resvg rounds them
     largest = 2.0
-    smallest = 16 / _FONT_SIZE
+    smallest = 16 / FONT_SIZE
     zoom = min(1920 / width, 1080 / height, largest)
     if zoom < smallest:
         zoom = min(1920 / width, largest)
@@ -305,20 +306,6 @@ def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segmen
     console = PageConsole(medium, width or _SLIDE_WIDTH, "truecolor")
     segments = _segments(page, console, width or _PICTURE_WIDTH)
     return list(Segment.split_lines(segments))
-
-
-def _recorded(lines: Sequence[list[Segment]], medium: Medium, margin: int = 0) -> Console:
-    """Return a console with lines and margins; as wide as its longest line and the margins."""
-    longest = max(map(Segment.get_line_length, lines), default=0)
-    width = longest + 2 * margin
-    console = PageConsole(medium, width, "truecolor")
-    edge = [Segment("\n")] * (margin // 2)
-    framed = list(edge)
-    for line in lines:
-        framed += [Segment(" " * margin), *line, Segment("\n")]
-    framed += edge
-    console.print(Segments(framed), end="", crop=False)
-    return console
 
 
 def _inked(segment: Segment, inks: dict[str, str]) -> Segment:

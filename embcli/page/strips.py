@@ -31,6 +31,7 @@ from embcli.wording import in_line
 
 _WIDEST = 4  # the most cells of a number
 _SLIDE_LINES = 36  # of a picture, which strips of few rows fill
+_LINES_AROUND_STRIPS = 12  # on a slide: titles, notes, the colour bar
 _LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
 _NOTHING = -3  # the level of a half of a cell without a number
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
@@ -53,7 +54,8 @@ class Density(NamedTuple):
 
 
 _STACKED = Density(2)  # one above the other, on a coloured screen
-_FINE = Density(12, 4)  # in an SVG picture: on a slide a number is 1.5 pixels high and 2 wide
+_FINE = Density(12, 4)  # in an SVG picture, in which a number is 2 pixels high and 3 wide
+_FINEST = Density(20, 20)  # on a slide, on which a letter is 20 pixels wide
 
 
 def density_of(console: Console) -> Density:
@@ -61,7 +63,7 @@ def density_of(console: Console) -> Density:
         return Density()
     medium = medium_of(console)
     if medium.has_fine_cells:
-        return _FINE
+        return _FINEST if medium.height else _FINE
     return Density() if medium.is_file else _STACKED
 
 
@@ -235,11 +237,14 @@ class Strips(Composite):
         height = rows
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
-        elif density is _FINE and not self.sections:
+        elif density.columns_per_cell > 1 and not self.sections:
             height = max(_SLIDE_LINES - len(self.gaps), min(rows, self.most_lines))
+            medium = medium_of(console)
+            if medium.height:
+                height = max(medium.height - _LINES_AROUND_STRIPS - len(self.gaps), 1)
 
         rows_needed = math.ceil(rows / height)  # in a line
-        highest = height // rows if density is _FINE else 1
+        highest = height // rows if density.columns_per_cell > 1 else 1
         if self.square:
             # A line is as high as two cells are wide.
             available = max(cells, cells_of_slide)
@@ -282,7 +287,7 @@ class Strips(Composite):
             strips: list[Text] = []
             for start, stop in pairwise([*starts, len(values)]):
                 numbers = values[start:stop]
-                if density is _FINE:
+                if density.columns_per_cell > 1:
                     line = fine_strip(numbers, scale, console, fit)
                 else:
                     is_stacked = fit.rows_per_line > 1
@@ -387,7 +392,7 @@ class Strips(Composite):
             remarks.append(f"{ends}; {count:,} beyond, up to {largest:.{self.precision}g}")
 
         marks = MARKS
-        if density_of(console) is _FINE:
+        if medium_of(console).has_fine_cells:
             marks = dict.fromkeys(MARKS, "yellow")
         nans = np.isnan(numbers).sum()
         if nans:

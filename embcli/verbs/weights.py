@@ -137,9 +137,12 @@ class WeightMatrix(Result, verb="weights"):
 
         most_rows = 200
         if not self._rows_chosen:
-            rows_elsewhere = 40 if medium_of(console).is_file else 10  # of a picture, and in a pipe
+            medium = medium_of(console)
+            rows_elsewhere = 40 if medium.is_file else 10  # of a picture, and in a pipe
             most_rows = rows_that_fit(options, rows_elsewhere)
-            if self.style.heat and options.is_terminal:
+            if self.style.heat and medium.has_fine_cells:
+                most_rows = 40
+            elif self.style.heat and options.is_terminal:
                 most_rows -= 2  # A colour bar and a blank line are below.
         slide_lines = 42  # beside the other lines of a picture
         excerpt = Excerpt.ends(most_rows, len(self.ids))

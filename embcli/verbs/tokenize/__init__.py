@@ -52,18 +52,22 @@ class Tokenization(Result, verb="tokenize"):
         return np.array(self.ids, dtype, copy=copy)
 
     @cached_property
-    def _decodes_to_text(self) -> bool:
-        """Whether the tokens decode to the texts, byte for byte; True for IDs."""
+    def _decoded_otherwise(self) -> str:
+        """What of the texts the tokens do not decode to; empty for IDs, and for equal bytes."""
         tokens = self.tokens
         if tokens.encoding is None or tokens.texts is None:
-            return True
+            return ""
+        found = ""
         bos, eos = tokens.added
         bounds = pairwise(tokens.starts.tolist())
         for text, (start, stop) in zip(tokens.texts, bounds, strict=False):
             ids = tokens.ids[start + len(bos) : stop - len(eos)]
-            if tokens.encoding.decode(ids) != text.encode():
-                return False
-        return True
+            decoded = tokens.encoding.decode(ids)
+            if b"".join(decoded.split()) != "".join(text.split()).encode():
+                return "they decode to another text"
+            if decoded != text.encode():
+                found = "they decode to other white space"
+        return found
 
     @cached_property
     def joined(self) -> np.ndarray:

@@ -97,5 +97,5 @@ def _totals(result: Tokenization) -> Text:
     if len(tokens):
         counts.append(f"{characters / len(tokens):.2f} characters per token")
     encoding = tokens.encoding.name if tokens.encoding else "no encoding"
-    remark = "" if result._decodes_to_text else "; they decode to another text"
+    remark = f"; {result._decoded_otherwise}" if result._decoded_otherwise else ""
     return safe_text(f"{', '.join(counts)} ({encoding}){remark}")

@@ -1,0 +1,188 @@
+"""Vocabularies that are made from a text: its words, or the byte pairs that BPE learns from it.
+
+`words:PATH` and `words1:PATH` split as SimpleTokenizerV2 and SimpleTokenizerV1 of "Build a Large
+Language Model (From Scratch)", sections 2.3 and 2.4. `bpe:PATH:N` learns as the RegexTokenizer of
+minbpe does with GPT-2's pattern. PATH is a file of UTF-8, or `story`, which embcli carries.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64, b2a_base64
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from embcli.binary import file_error
+from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
+from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
+from embcli.errors import InputError, Notes
+from embcli.store import Store
+from embcli.wording import counted, in_bytes, in_data
+
+_END_OF_TEXT = "<|endoftext|>"
+_UNKNOWN = "<|unk|>"
+_BYTES = 256  # the tokens that BPE begins with
+
+
+def made_from_text(name: str, notes: Notes) -> Encoding:
+    """Return the encoding `words:PATH`, `words1:PATH` or `bpe:PATH:N`; remarks go to the notes.
+
+    Raises InputError for a text that cannot be read or is empty, and for N that is no whole number
+    of at least 256.
+    """
+    kind, _, place = name.partition(":")
+    if kind != "bpe":
+        return WordsEncoding(name, _read(place), has_unknown=kind == "words")
+    path, _, size = place.rpartition(":")
+    if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
+        wrong = f"{name[:60]!r} is not like bpe:story.txt:1000"
+        raise InputError(f"{wrong}: the last number is that of the bytes and merges, at least 256")
+    text = _read(path)
+    tokens = _learnt(text, int(size) - _BYTES, notes)
+    if len(tokens) < int(size) - _BYTES:
+        notes.add(f"{path} has pairs for {counted(len(tokens), 'merge')}, not for {size} tokens")
+    return LearnedEncoding(name, tokens)
+
+
+def _read(path: str) -> str:
+    """Return the text of a file, with line ends as Python's open() reads them."""
+    file = Path(path)
+    if path == "story":
+        file = Path(__file__).parents[1] / "data" / "story.txt"
+    try:
+        with file.open("rb") as source:
+            data = source.read(MAX_FILE_SIZE + 1)
+    except (OSError, ValueError) as error:
+        raise file_error(path, getattr(error, "strerror", None) or str(error)) from None
+    if len(data) > MAX_FILE_SIZE:
+        raise file_error(path, f"it has more than {in_bytes(MAX_FILE_SIZE)}")
+    try:
+        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
+    if not text.strip():
+        raise file_error(path, "it has no words to make a vocabulary of")
+    return text
+
+
+class WordsEncoding(OwnWords):
+    """The sorted words and punctuation marks of a text, as the chapter makes them.
+
+    White space is no token, and is lost. With `has_unknown` the last two tokens are
+    `<|endoftext|>` and `<|unk|>`, which stands for every other word; else these are errors.
+    """
+
+    word = re.compile(r"--|[,.:;?_!\"()']|(?:(?!--)[^\s,.:;?_!\"()'])+")
+
+    def __init__(self, name: str, text: str, has_unknown: bool) -> None:
+        words = sorted(set(self.word.findall(text)))
+        self._space_before_mark = re.compile(rb"\s+([,.?!\"()'])")
+        if has_unknown:
+            self.special_ids = {"eos": len(words), "unk": len(words) + 1}
+            self.unknown_id = len(words) + 1
+            words += [_END_OF_TEXT, _UNKNOWN]
+            self._space_before_mark = re.compile(rb"\s+([,.:;?!\"()'])")
+        super().__init__(name, [word.encode() for word in words])
+
+    def decode(self, ids: np.ndarray) -> bytes:
+        """Return the tokens with a space between them, but none before a punctuation mark."""
+        return self._space_before_mark.sub(rb"\1", super().decode(ids))
+
+
+class LearnedEncoding(TiktokenEncoding):
+    """The bytes, what BPE has learnt after them, and `<|endoftext|>`."""
+
+    def __init__(self, name: str, tokens: list[bytes]) -> None:
+        super().__init__(in_data(name))
+        all_tokens = [b"%c" % byte for byte in range(_BYTES)] + tokens
+        size = len(all_tokens)
+        self.ids = {token: token_id for token_id, token in enumerate(all_tokens)}
+        self.definition = DEFINITIONS["gpt2"]._replace(
+            special_tokens={_END_OF_TEXT: size}, vocabulary_size=size + 1
+        )
+
+
+def _learnt(text: str, count: int, notes: Notes) -> list[bytes]:
+    """Return up to `count` tokens that BPE learns from a text; they are kept for the next time."""
+    digest = sha256(f"{count} {text}".encode()).hexdigest()
+    name = f"tokenizer-{digest[:32]}.npy"
+    store = Store.from_environment(notes)
+    kept = store.read(name, None, np.uint8) if store else None
+    if kept is not None:
+        return [a2b_base64(line) for line in kept.tobytes().split()]
+    tokens = list(notes.watch(Pieces(text).learn(count), count, lambda token: 1))
+    if store:
+        lines = np.frombuffer(b"".join(map(b2a_base64, tokens)), np.uint8)
+        store.write(name, lines.shape, [lines], notes, np.uint8)
+    return tokens
+
+
+class Pieces:
+    """The pieces of a text, as BPE has merged them so far, and how often each pair is in them.
+
+    A pair is two neighbouring tokens of a piece. The merges of a piece depend on nothing around it,
+    so a piece is kept once, in the order in which the text has them, with how often it occurs.
+    """
+
+    def __init__(self, text: str) -> None:
+        import regex
+
+        occurrences = Counter(regex.findall(DEFINITIONS["gpt2"].pattern, text))
+        self._occurrences = [*occurrences.values()]
+        self._parts = [[b"%c" % byte for byte in piece.encode()] for piece in occurrences]
+        self._counts: Counter[tuple[bytes, bytes]] = Counter()
+        self._places: defaultdict[tuple[bytes, bytes], set[int]] = defaultdict(set)
+        for place in range(len(self._parts)):
+            self._add(place)
+
+    def learn(self, count: int) -> Iterator[bytes]:
+        """Yield up to `count` tokens, each of the most frequent pair, and merge this pair.
+
+        Of pairs that are equally frequent, the one that the text has first is merged.
+        """
+        for _ in range(count):
+            highest = max(self._counts.values(), default=0)
+            if highest == 0:
+                return
+            pairs = [pair for pair, amount in self._counts.items() if amount == highest]
+            pair = min(pairs, key=self._first_place)
+            for place in sorted(self._places[pair]):
+                self._remove(place)
+                self._parts[place] = _merged(self._parts[place], pair)
+                self._add(place)
+            del self._counts[pair]
+            yield b"".join(pair)
+
+    def _first_place(self, pair: tuple[bytes, bytes]) -> tuple[int, int]:
+        """Return the first piece that has a pair, and where the pair is in it."""
+        place = min(self._places[pair])
+        return place, [*pairwise(self._parts[place])].index(pair)
+
+    def _add(self, place: int) -> None:
+        for pair in pairwise(self._parts[place]):
+            self._counts[pair] += self._occurrences[place]
+            self._places[pair].add(place)
+
+    def _remove(self, place: int) -> None:
+        for pair in pairwise(self._parts[place]):
+            self._counts[pair] -= self._occurrences[place]
+            self._places[pair].discard(place)
+
+
+def _merged(parts: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
+    """Return the parts of a piece in which a pair is merged, from left to right."""
+    merged = []
+    place = 0
+    while place < len(parts):
+        if tuple(parts[place : place + 2]) == pair:
+            merged.append(b"".join(pair))
+            place += 2
+        else:
+            merged.append(parts[place])
+            place += 1
+    return merged

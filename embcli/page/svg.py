@@ -1,0 +1,166 @@
+"""A page as an SVG picture: text is placed by cells, and backgrounds are rectangles.
+
+rich's own export takes a wide character, which fills two cells, for one.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.cells import split_graphemes
+from rich.segment import Segment
+from rich.style import Style
+from rich.terminal_theme import TerminalTheme
+
+Lines = Sequence[Sequence[Segment]]
+
+FONT_SIZE = 21  # pixels
+FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
+_WIDE_FONTS = (
+    "'Noto Sans Mono CJK JP','Noto Sans CJK JP','Hiragino Sans','MS Gothic',"
+    "'Noto Color Emoji','Apple Color Emoji','Segoe UI Emoji',monospace"
+)
+_CELL = 12.04  # the width of a letter
+_LINE = 24.4  # as high as the letters that draw boxes, so that these touch
+_BASELINE = 20.0  # below the top of a line
+_MARGIN = 2  # cells beside the lines; half as many lines above and below
+SLIDE_COLUMNS = 84
+SLIDE_LINES = 24  # below the heading
+_SLIDE_WIDTH = 1920  # pixels
+_SLIDE_HEIGHT = 1080
+_CRISP = 'shape-rendering="crispEdges"'
+_DOCUMENT = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
+<style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
+<rect width="100%" height="100%" fill="{background}"/>
+<g style="font-family: {fonts}; font-size: {font_size}px" fill="{foreground}"{transform}>
+{elements}
+</g>
+</svg>
+"""
+
+
+def picture(lines: Lines, theme: TerminalTheme) -> str:
+    """Return lines with margins around them as an SVG picture."""
+    width = (_columns(lines) + 2 * _MARGIN) * _CELL - 1
+    height = (len(lines) + _MARGIN) * _LINE - 1
+    return _document(lines, theme, width, height)
+
+
+def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> str:
+    """Return lines as a slide of 1920 x 1080, between lines at its top and at its bottom.
+
+    All are drawn as large as they fit, but short lines not larger than those of two thirds of a
+    slide.
+    """
+    all_lines = [*heading, *lines, *source]
+    if len(lines) < SLIDE_LINES:
+        all_lines.append([])  # There is room for a blank line below the heading.
+    columns = max(_columns(all_lines), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
+    margins = 1.5  # lines
+    highest = _SLIDE_HEIGHT / ((len(all_lines) + margins) * _LINE)
+    scale = min(_SLIDE_WIDTH / (columns * _CELL), highest)
+    room = round(_SLIDE_HEIGHT / (scale * _LINE) - margins, 3)  # lines
+    blank_lines = int(room) - len(lines) - 2
+    blank: list[Sequence[Segment]] = [[]]
+    above = blank * math.ceil(blank_lines / 3)
+    below = blank * (blank_lines - len(above))
+    all_lines = [*heading, *above, *lines, *below, *source]
+    return _document(
+        all_lines, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT, f' transform="scale({scale:g})"'
+    )
+
+
+def _columns(lines: Lines) -> int:
+    return max((sum(segment.cell_length for segment in line) for line in lines), default=0)
+
+
+def _document(
+    lines: Lines, theme: TerminalTheme, width: float, height: float, transform: str = ""
+) -> str:
+    backgrounds: list[str] = []
+    texts: list[str] = []
+    for number, line in enumerate(lines):
+        top = (number + _MARGIN / 2) * _LINE
+        x = _MARGIN * _CELL
+        for segment in line:
+            backgrounds += _background(segment, x, top + 1.5)
+            texts += _texts(segment, x, top + _BASELINE)
+            x += segment.cell_length * _CELL
+    return _DOCUMENT.format(
+        width=width,
+        height=height,
+        transform=transform,
+        fonts=FONTS,
+        wide_fonts=_WIDE_FONTS,
+        font_size=FONT_SIZE,
+        foreground=theme.foreground_color.hex,
+        background=theme.background_color.hex,
+        elements="\n".join(backgrounds + texts),
+    )
+
+
+def _background(segment: Segment, x: float, y: float) -> Iterator[str]:
+    """Yield what lies below the letters of a segment: a colour, or the colours of a strip."""
+    style = segment.style or Style.null()
+    width = segment.cell_length * _CELL
+    if style.bgcolor:
+        size = f'width="{width:g}" height="{_LINE + 0.25:g}"'
+        color = style.bgcolor.get_truecolor().hex
+        yield f'<rect fill="{color}" x="{x:g}" y="{y:g}" {size} {_CRISP}/>'
+    if style.meta:
+        yield _fine_strip(style.meta, x, y, width)
+
+
+def _texts(segment: Segment, x: float, y: float) -> Iterator[str]:
+    """Yield the letters of a segment; a wide one is in the middle of its cells."""
+    if not segment.text.strip():
+        return
+    style = segment.style or Style.null()
+    look = ""
+    if style.color:
+        look += f' fill="{style.color.get_truecolor().hex}"'
+    if style.bold:
+        look += ' font-weight="bold"'
+    for text, cells, is_wide in _runs(segment.text):
+        width = cells * _CELL
+        code = html.escape(text).replace(" ", "&#160;")
+        if is_wide:
+            middle = x + width / 2
+            yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
+        else:
+            yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{look}>{code}</text>'
+        x += width
+
+
+def _fine_strip(meta: Mapping[str, Any], x: float, y: float, width: float) -> str:
+    """Return the colours of a strip whose numbers share cells: a path for each colour.
+
+    The cells of a path are parts of lines that are 1 wide, and are scaled to their size.
+    """
+    rows = meta["colors"]
+    drawn: dict[str, str] = {}
+    for row_number, row in enumerate(rows):
+        for place, color in enumerate(row):
+            drawn[color] = f"{drawn.get(color, '')}M{place} {row_number}.5h1"
+    paths = "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
+    size = f"scale({width / len(rows[0]):g} {(_LINE + 0.25) / meta['rows']:g})"
+    return f'<g transform="translate({x:g} {y:g}) {size}" {_CRISP}>{paths}</g>'
+
+
+def _runs(text: str) -> Iterator[tuple[str, int, bool]]:
+    """Yield parts of a text, their cells, and whether one is a wide character, alone."""
+    graphemes, _ = split_graphemes(text)
+    for is_wide, run in groupby(graphemes, lambda grapheme: grapheme[2] > 1):
+        spans = list(run)
+        if is_wide:
+            for start, end, cells in spans:
+                yield text[start:end], cells, True
+        else:
+            start = spans[0][0]
+            end = spans[-1][1]
+            yield text[start:end], sum(cells for _, _, cells in spans), False
