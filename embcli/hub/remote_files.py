@@ -122,7 +122,7 @@ class RemoteFolder(Folder):
         folder = self.inside(parent)
         if name not in folder.sizes:
             folder = self.inside(path)
-            if not folder.sizes:
+            if path and not folder.sizes:
                 raise InputError(f"{self.name!r} has no file {quoted(path)}")
             folder.download()
             folder, name = folder._preferred(preference)
