@@ -6,7 +6,6 @@ hub, answers these requests:
 - `GET /api/models/ORG/NAME` and `.../revision/REVISION`, with `?blobs=true`: the commit of the
   revision and the files with their sizes
 - `GET /ORG/NAME/resolve/COMMIT/FILE`: a small file, or a redirect to the storage
-- `GET /api/agent-harnesses`, which huggingface_hub asks for once a day
 
 The second one, the storage, is another host and has the weights and the tokenizers, of which it
 gives ranges. Whatever is asked is kept in `Hub.asked`; `Hub.faults` make it misbehave.
@@ -58,7 +57,9 @@ class Fault:
 
     The kind is a status, or `silent` (no answer), `slow` (a byte now and then), `cut` (half of the
     body), `whole` (a range is ignored), `other` (another range), a body in place of the right one,
-    `away` (a redirect to where nobody listens) or `gated`.
+    `away` (a redirect to where nobody listens), `again` (one to the same place), `nowhere` (one
+    without a place), `trickle` (slow headers), `longer` (not as announced), `gated`, or a status
+    with a phrase.
     """
 
     path: str
@@ -214,6 +215,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif fault == "away":
             self.send(b"", 302, {"Location": "http://127.0.0.1:9/"})
+        elif fault == "again":
+            self.send(b"", 302, {"Location": self.path})
+        elif fault == "nowhere":
+            self.send(b"", 302)
+        elif fault == "longer":
+            self.send(bytes(100))
+        elif fault == "trickle":
+            while not self.hub.closed.wait(0.1):
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        elif str(fault).startswith("418 "):
+            self.send_response(418, fault[4:])
+            self.end_headers()
+            self.close_connection = True
         elif isinstance(fault, int):
             self.fail(fault)
         elif fault == "gated":
@@ -238,9 +252,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def route(self, path: str, fault: int | str) -> None:
         """Answer as the hub."""
-        if path == "/api/agent-harnesses":
-            self.send(b'{"standardEnvVars": [], "harnesses": {}}')
-            return
         if about := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
             self.describe(about[1], about[2] or "main")
             return

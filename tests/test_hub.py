@@ -284,3 +284,21 @@ def test_a_manifest_that_cannot_be_read_is_noted_and_a_hidden_one_is_no_model(in
 
 def test_the_list_of_models_is_of_no_model(in_process):
     assert "leave out the model" in in_process.refused("info", "--models", "--from", "x")
+
+
+@pytest.mark.parametrize("word", ["{x}", "{host.__class__}", "{host:>1900000000}"])
+def test_foreign_words_are_not_templates(in_process, tmp_path, word, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (f"{word}1.gguf", f"{word}2.gguf"):
+        Path(name).touch()
+    assert f"'{word}1.gguf'" in in_process.refused("lookup", "--ids", "0", "--from", ".")
+
+    matrix = np.ones((5, 3), np.float32)
+    save_file({word: matrix, f"{word}2": matrix + 1}, "two.safetensors")
+    assert word in in_process.refused("lookup", "--ids", "0", "--from", "two.safetensors")
+
+    save_file({"wte.weight": matrix}, "one.safetensors")
+    put(tmp_path / "config.json", {"model_type": word})
+    line = ["lookup", "--from", "one.safetensors", "--ids"]
+    assert f"what a '{word}' model adds" in in_process(*line, "0").err
+    assert word[:5] in in_process.refused(*line, word)

@@ -151,10 +151,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def hub(served: Hub) -> Hub:
-    """Return the hub, of which nothing was asked yet."""
+def hub(served: Hub) -> Iterator[Hub]:
+    """Yield the hub, of which nothing was asked yet; it is asked only about models of tests."""
     served.begin()
-    return served
+    yield served
+    asked = [asked.path for asked in served.asked if asked.host == "hub"]
+    assert not [path for path in asked if not path.startswith(("/api/models/org/", "/org/"))]
 
 
 def succeeded(answer: Answer) -> Answer:
@@ -411,8 +413,7 @@ def test_the_token_goes_to_the_hub_and_no_further(hub, is_in_file):
         succeeded(hub.run(*line, HF_TOKEN=TOKEN))
     tokens = {asked.host: set() for asked in hub.asked}
     for asked in hub.asked:
-        if asked.path != "/api/agent-harnesses":
-            tokens[asked.host].add(asked.token)
+        tokens[asked.host].add(asked.token)
     assert tokens == {"hub": {f"Bearer {TOKEN}"}, "storage": {""}}
 
 
@@ -436,10 +437,7 @@ def test_offline_only_the_cache_is_read(hub):
 def test_files_of_the_cache_are_not_asked_for(hub):
     shutil.copytree(hub.models["org/sharded"], hub.snapshot("org/sharded"))
     succeeded(hub.run("lookup", TEXT, "--from", "hf://org/sharded"))
-    assert {asked.path.split("?")[0] for asked in hub.asked} <= {
-        "/api/models/org/sharded",
-        "/api/agent-harnesses",
-    }
+    assert {asked.path.split("?")[0] for asked in hub.asked} == {"/api/models/org/sharded"}
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -448,7 +446,9 @@ HEADER = "model.safetensors"
 FAULTS = data(__name__)  # as `Fault` takes them
 IMPATIENT = """
 from embcli.hub import session
-session.TIMEOUT = session.PATIENCE = seconds
+session.TIMEOUT = seconds
+session.PATIENCE = 2 * seconds
+session._LONGEST_START = start
 """
 
 
@@ -457,10 +457,10 @@ def test_each_fault_ends_in_a_sentence(hub, snapshot):
     for name, values in FAULTS.items():
         fault = Fault(*values)
         hub.begin(fault)
-        if fault.kind in ("silent", "slow"):
-            hub.child.python(IMPATIENT, seconds=0.6)
+        if fault.kind in ("silent", "slow", "trickle"):
+            hub.child.python(IMPATIENT, seconds=0.6, start=180)
         refused = hub.run("lookup", TEXT, "--from", "hf://org/gpt2", HF_TOKEN=TOKEN)
-        hub.child.python(IMPATIENT, seconds=5)
+        hub.child.python(IMPATIENT, seconds=5, start=180)
         assert refused.status == 2, (name, refused)
         assert (refused.threads, refused.sockets, refused.parts) == (0, 0, []), name
         assert weights_read(hub) < 700_000, name
@@ -484,10 +484,33 @@ def tries(hub: Hub, fault: Fault) -> str:
     met = [
         (asked.method, asked.path, asked.range)
         for asked in hub.asked
-        if fault.path in asked.path and asked.host == fault.host and "agent" not in asked.path
+        if fault.path in asked.path and asked.host == fault.host
     ]
     count = max(map(met.count, met))
     return "1 request" if count == 1 else f"{count} requests"
+
+
+def test_what_stands_before_the_rows_has_an_end(hub, tmp_path):
+    line = ["lookup", "w7", "--from"]
+    hub.delay = 0.5
+    hub.child.python(IMPATIENT, seconds=5, start=1)
+    late = hub.run(*line, "hf://org/gpt2")
+    hub.child.python(IMPATIENT, seconds=5, start=180)
+    assert "its files take more than 1 seconds" in late.err
+
+    hub.begin()
+    hub.models["org/many"] = tmp_path
+    modules = [{"path": "."}, {"path": "./"}]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    assert "no file of weights" in hub.run(*line, "hf://org/many").err
+    with open(tmp_path / "config.json", "wb") as settings:
+        settings.truncate(33_000_000)
+    assert "more than 32,000,000 bytes of settings" in hub.run(*line, "hf://org/many").err
+    for number in range(501):
+        (tmp_path / f"{number}.tiktoken").touch()
+    (tmp_path / "config.json").unlink()
+    assert "more than 500 requests" in hub.run(*line, "hf://org/many").err
+    assert sum(asked.sent for asked in hub.asked) < 200_000
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from embcli.binary import Binary, quoted, read_object, read_whole
 from embcli.errors import InputError, Notes, UnknownWordError
@@ -149,8 +149,17 @@ def module_folders(folder: Path) -> Iterator[str]:
         return
     for module in modules if isinstance(modules, list) else ():
         name = module.get("path") if isinstance(module, dict) else None
-        if isinstance(name, str) and name and ".." not in PurePath(name).parts:
+        if is_path_inside(name):
             yield name
+
+
+def is_path_inside(name: Any) -> TypeGuard[str]:
+    """Return whether this is the name of what is in a folder, or in folders of it: `a/b.json`."""
+    if not isinstance(name, str) or not name.isprintable():
+        return False
+    path = PurePath(name)
+    is_below = path.name != "" and path.anchor == "" and ".." not in path.parts
+    return is_below and path.as_posix() == name  # one spelling
 
 
 def _existing_path(name: str) -> Path | None:

@@ -8,11 +8,9 @@ first bytes of a file, its header, are kept for later runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
@@ -24,19 +22,17 @@ from huggingface_hub.file_download import repo_folder_name
 from embcli.atomic import replacing
 from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
-from embcli.hub import session
 from embcli.hub.local import TOKENIZERS, Preference, module_folders
+from embcli.hub.session import Request, Session, hub
 from embcli.store import Store
 from embcli.wording import in_bytes
 
-_PARALLEL = 8  # requests at a time
 _FIRST = 1 << 17  # bytes of the first request, which hold most headers
 _GAP = 1 << 14  # bytes between ranges that are read faster than another request is answered
 _PART = 1 << 23  # bytes of a request for a part of a matrix
 _SMALL = 50_000_000  # bytes; longer files are not downloaded
-# The files that are downloaded: an index, and what is read beside weights and tokenizers.
-_DOWNLOADED = (
-    *TOKENIZERS,
+# The files that are downloaded beside tokenizers: an index, and settings.
+_SETTINGS = (
     "*.safetensors.index.json",
     "*config.json",
     "added_tokens.json",
@@ -53,8 +49,8 @@ _DOWNLOADED = (
 class RemoteFolder(Folder):
     """A folder of a model at one commit; `path` is the same folder of the local cache."""
 
-    model: str  # hf://org/name, with the revision
-    name: str  # the same, with the path of the folder
+    session: Session
+    name: str  # hf://org/name, with the revision and the path of the folder
     url: str
     sizes: dict[str, int]  # of the files in it, by their paths from here
     notes: Notes
@@ -68,13 +64,14 @@ class RemoteFolder(Folder):
         model = f"hf://{uri.id}"
         if uri.revision is not None:
             model += f"@{uri.revision}"
-        commit, sizes = session.described(model, uri.id, uri.revision)
-        where = f"commit {commit[:7]} at {session.hub()}"
+        session = Session(model, uri.id)
+        commit, sizes = session.described(uri.revision)
+        where = f"commit {commit[:7]} at {hub()}"
         notes.add(f"reading {model} over the network: {where}")
         model_folder = repo_folder_name(repo_id=uri.id, repo_type="model")
         path = Path(constants.HF_HUB_CACHE) / model_folder / "snapshots" / commit
         url = f"{constants.ENDPOINT}/{uri.id}/resolve/{commit}"
-        return cls(path, model, model, url, sizes, notes)
+        return cls(path, session, model, url, sizes, notes)
 
     def inside(self, name: str) -> RemoteFolder:
         """Return a folder of this folder; an empty name is that of the folder itself."""
@@ -114,7 +111,7 @@ class RemoteFolder(Folder):
         return RemoteBinary(self, name)
 
     def _is_here(self, name: str) -> bool:
-        return (self.path / name).is_file()
+        return super().has(name)
 
     def found(self, path: str, preference: Preference) -> Binary:
         """Open the file at a path, or the preferred one of a folder.
@@ -125,7 +122,7 @@ class RemoteFolder(Folder):
         folder = self.inside(parent)
         if name not in folder.sizes:
             folder = self.inside(path)
-            if not folder.sizes:
+            if path and not folder.sizes:
                 raise InputError(f"{self.name!r} has no file {quoted(path)}")
             folder.download()
             folder, name = folder._preferred(preference)
@@ -137,43 +134,53 @@ class RemoteFolder(Folder):
         try:
             return self, preference.preferred(self._names, self.name)
         except InputError:
-            for module in filter(None, module_folders(self.path)):
+            for module in module_folders(self.path):
+                folder = self.inside(module)
                 with suppress(InputError):
-                    return self.inside(module)._preferred(preference)
+                    return folder, preference.preferred(folder._names, folder.name)
             raise
 
     def download(self) -> None:
-        """Put the small files of this folder into the local cache; weights stay where they are."""
-        missing = []
-        for name in self._names:
-            is_read = any(fnmatchcase(name, pattern) for pattern in _DOWNLOADED)
-            if is_read and self.sizes[name] < _SMALL and not self._is_here(name):
-                missing.append(name)
-        if missing:
-            size = in_bytes(sum(self.sizes[name] for name in missing))
-            self.notes.add(f"downloading {', '.join(missing)} ({size}) into the Hugging Face cache")
-        with ThreadPoolExecutor(_PARALLEL) as pool:
-            list(pool.map(self._download, missing))
+        """Put the small files of this folder into the local cache; weights stay where they are.
 
-    def _download(self, name: str) -> None:
-        """Put a file into the cache of huggingface_hub, as it is where links are not supported.
-
-        hf_hub_download would take 23 seconds for an error of the hub, and hide its cause.
+        They are kept as they are where links are not supported. hf_hub_download would take 23
+        seconds for an error of the hub, and hide its cause.
         """
-        data = session.get(self.location(name), self.url_of(name))
-        path = self.path / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as file:
-                file.write(data)
-        except OSError as error:
-            raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
+        missing = {}
+        for name in self._names:
+            is_tokenizer = _matches(name, TOKENIZERS)
+            is_read = is_tokenizer or _matches(name, _SETTINGS)
+            size = self.sizes[name]
+            if not is_read or size >= _SMALL or self._is_here(name):
+                continue
+            missing[name] = Request(self.location(name), self.url_of(name), size)
+            if not is_tokenizer:
+                self.session.spend("bytes of settings", size)
+
+        if missing:
+            sizes = in_bytes(sum(self.sizes[name] for name in missing))
+            what = f"{', '.join(missing)} ({sizes})"
+            self.notes.add(f"downloading {what} into the Hugging Face cache")
+        answers = self.session.fetch([*missing.values()])
+        for name, data in zip(missing, answers, strict=True):
+            path = self.path / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(path) as file:
+                    file.write(data)
+            except OSError as error:
+                raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class RemoteBinary(Binary):
     """A file on the hub at one commit; several threads can read it."""
 
     is_remote = True
+    folder: RemoteFolder
 
     def __init__(self, folder: RemoteFolder, name: str) -> None:
         self.path = folder.path / name  # where its siblings are, once they are downloaded
@@ -181,8 +188,6 @@ class RemoteBinary(Binary):
         self.name = folder.location(name)
         self.size = folder.sizes[name]
         self._url = folder.url_of(name)
-        self._model = folder.model
-        self._notes = folder.notes
         self._store = Store.from_environment(folder.notes)
         self._pieces: list[tuple[range, bytes]] = []  # what has been read
 
@@ -198,24 +203,19 @@ class RemoteBinary(Binary):
         if known is not None:
             return known
         ahead = max(len(byte_range), _FIRST, offset)
-        stop = min(offset + ahead, self.size)
-        header = self._header(range(offset, stop))
-        return header[: len(byte_range)]
-
-    def _header(self, byte_range: range) -> bytes:
-        """Return a range, which an earlier run may have kept."""
-        key = sha256(f"{self._url} {byte_range}".encode()).hexdigest()
+        read_ahead = range(offset, min(offset + ahead, self.size))
+        key = sha256(f"{self._url} {read_ahead}".encode()).hexdigest()
         name = f"header-{key[:32]}.npy"
-        kept = self._store.read(name, (len(byte_range),), np.uint8) if self._store else None
+        kept = self._store.read(name, (len(read_ahead),), np.uint8) if self._store else None
         if kept is not None:
             data = kept.tobytes()
         else:
-            data = session.get(self.name, self._url, byte_range)
+            (data,) = self.folder.session.fetch([self._request(read_ahead)])
             if self._store:
                 array = np.frombuffer(data, np.uint8)
-                self._store.write(name, array.shape, [array], self._notes, np.uint8)
-        self._pieces.append((byte_range, data))
-        return data
+                self._store.write(name, array.shape, [array], self.folder.notes, np.uint8)
+        self._pieces.append((read_ahead, data))
+        return data[: len(byte_range)]
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Fill an array with ranges of bytes; ranges that are near each other are one request.
@@ -246,13 +246,14 @@ class RemoteBinary(Binary):
         if len(byte_range) > LONGEST_LOAD:
             limit = in_bytes(LONGEST_LOAD)
             reason = f"all of {what} is {size}, and embcli reads at most {limit} over the network"
-            local_name = self._model.removeprefix("hf://")
-            cure = f"hf download {self._model}; then the same command with {local_name}"
+            model = self.folder.session.model
+            local_name = model.removeprefix("hf://")
+            cure = f"hf download {model}; then the same command with {local_name}"
             raise self.file_error(reason, cure)
         starts = range(0, len(byte_range), _PART)
         parts = [byte_range[start : start + _PART] for start in starts]
         answers = self._fetch(parts)
-        data = self._notes.watch(answers, len(byte_range), len)
+        data = self.folder.notes.watch(answers, len(byte_range), len)
         self._pieces.append((byte_range, b"".join(data)))
 
     def _known(self, byte_range: range) -> bytes | None:
@@ -263,6 +264,8 @@ class RemoteBinary(Binary):
         return None
 
     def _fetch(self, byte_ranges: list[range]) -> Iterator[bytes]:
-        get = partial(session.get, self.name, self._url)
-        with ThreadPoolExecutor(_PARALLEL) as pool:
-            yield from pool.map(get, byte_ranges)
+        requests = [self._request(byte_range) for byte_range in byte_ranges]
+        return self.folder.session.fetch(requests, are_rows=True)
+
+    def _request(self, byte_range: range) -> Request:
+        return Request(self.name, self._url, len(byte_range), byte_range)
