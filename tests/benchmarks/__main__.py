@@ -284,7 +284,8 @@ def write_text(path: Path, size: int) -> None:
 
 def write_lines(path: Path) -> None:
     """Write 300,000 lines of 1 to 14 words."""
-    words = "every effort moves you and the cat sat on a warm mat".split() + ["na\u00efve", "2024"]
+    text = "every effort moves you and the cat sat on a warm mat, na\u00efve, 2024"
+    words = text.split()
     lines = []
     for number in range(300_000):
         lines.append(" ".join(words[number % 11 : number % 11 + 1 + number % 14]) + "\n")
