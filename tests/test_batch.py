@@ -351,15 +351,6 @@ def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot):
 LEFT_OVER = {"max_length": 3, "stride": 2, "windows": True}
 
 
-def test_windows_show_tokens_that_no_sample_has_dim():
-    result = embcli.seeded(11, 2).batch([*range(11)], batch_size=1, all=True, **LEFT_OVER)
-
-    page = export.text(result, 80, color=True)
-
-    header = page.splitlines()[1]
-    assert re.findall(r"\x1b\[2m *(\d+) *\x1b", header) == ["10"]
-
-
 @pytest.mark.parametrize(("index", "last"), [(0, "5"), (1, "10")])
 def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(index, last):
     result = embcli.seeded(11, 2).batch([*range(11)], batch_size=2, index=index, **LEFT_OVER)

@@ -303,6 +303,14 @@ def test_rows_are_written_while_lines_come(process):
     assert json.loads(out.splitlines()[-1])["line"] == 1001
 
 
+def test_many_lines_are_a_piece_of_data():
+    counts = embcli.count("a b\n" * 600, lines=True)
+    pieces = [*counts.records().pieces(("line", "tokens"), ())]
+    assert len(pieces) < 10
+    lines = [line for piece in pieces for line in piece.fields["line"]]
+    assert lines == [*range(1, 601)]
+
+
 def test_a_command_without_files_on_a_terminal_is_refused(terminal):
     ran = terminal("count")
     assert ran.status == 2

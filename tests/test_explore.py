@@ -254,19 +254,6 @@ async def test_columns_lead_from_one_end_to_the_other():
         assert app.screen.row == 7
 
 
-async def test_a_click_chooses_a_row_and_another_opens_it():
-    async with walk(row=200) as (app, pilot):
-        clicked = round(app.screen.lines.scroll_y) + 4
-
-        await pilot.click("MatrixLines", offset=(5, 5))
-        await settle(pilot)
-        assert app.screen.lines.row == clicked
-
-        await pilot.click("MatrixLines", offset=(5, 5))
-        await settle(pilot)
-        assert app.screen.row == clicked
-
-
 async def test_a_token_leads_to_its_row_if_it_has_one_and_y_copies_the_command():
     # "the" is the first token of GPT-2 beyond these rows, " the" is 262.
     async with walk(model=embcli.seeded(vocab=1169, dim=4)) as (app, pilot):

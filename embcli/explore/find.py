@@ -14,14 +14,14 @@ from textual.widgets import Input
 
 from embcli.errors import EmbcliError, Watch
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
-from embcli.explore.view import ExplorerScreen, Field, ListTable, right
+from embcli.explore.view import ExplorerScreen, ListTable, right
 from embcli.tokens import shown, tokens_of
 
 _TOKEN_CELLS = 40
 _SPACE = shown(b" ")
 
 
-class SearchField(Field):
+class SearchField(Input):
     """The text to find, whose keys up and down move in the list below it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

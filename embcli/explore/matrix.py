@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from rich.segment import Segment
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size, clamp
@@ -234,14 +233,6 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
 
     def action_screens(self, screens: int) -> None:
         self.action_columns(screens * self.columns_shown)
-
-    async def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the row, or open it if the cursor is there."""
-        place = self.first_line + event.y - 1
-        if place == self.cursor:
-            await self.app.open_row(self.row)
-        elif event.y > 0:
-            self.move_to(place)
 
 
 class MatrixScreen(ExplorerScreen):

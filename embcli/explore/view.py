@@ -48,15 +48,7 @@ MOVES: list[BindingType] = [
 ]
 
 
-class Field(Input):
-    """Textual's field, except that a key lays out the screen only if the text is longer than it."""
-
-    @property
-    def content_width(self) -> int:
-        return max(super().content_width, self.size.width)
-
-
-class Prompt(Field, can_focus=False):
+class Prompt(Input, can_focus=False):
     """The line of the screen's commands, and the field that `:` opens in their place.
 
     It can have the focus only while it is open; then the commands are not its placeholder.

@@ -1,31 +1,33 @@
 """numpy's formats: .npy, one array, and .npz, a zip archive of arrays by name.
 
-numpy reads the headers, and `StoredLayer` the rows; pickles in the files are never read. The
-functions for zip archives serve PyTorch's files, too.
+numpy reads the headers, and `StoredLayer` the rows; pickles in the files are never read. A
+compressed array is read like a file, whose bytes are unpacked. The functions for zip archives serve
+PyTorch's files, too.
 """
 
 from __future__ import annotations
 
 import io
+import shutil
 import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.binary import Binary, BinaryStream, quoted
-from embcli.errors import InputError, Notes, refuse_too_large
+from embcli.binary import UNCOMPRESSED, Binary, BinaryStream, quoted
+from embcli.errors import InputError, Notes
 from embcli.files.numbers import StoredDtype
-from embcli.files.tensors import StoredLayer, Tensor, Tensors, file_layer
+from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
 
 try:
@@ -34,6 +36,8 @@ except ImportError:  # Python can be built without it, and refuses such archives
     LZMAError = zipfile.BadZipFile  # type: ignore[misc, assignment]
 
 _PREFIX = 1 << 14  # the bytes of an array that contain its header
+_LARGEST_KEPT = 10**9  # bytes of a compressed array that is unpacked into memory
+_UNPACKED_AT_ONCE = 1 << 20  # bytes
 # The errors that zipfile raises for a damaged archive.
 DAMAGES = (
     zipfile.BadZipFile,
@@ -63,14 +67,47 @@ def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     return info.header_offset + 30 + int(name_length) + int(extra_length)
 
 
-class _Member(NamedTuple):
-    """The bytes of a .npy: a file, or a member of an archive."""
+class _CompressedMember(Binary):
+    """A compressed array of an archive, whose bytes are read as if it was stored.
 
-    binary: Binary
-    name: str
-    start: int  # offset in the file
-    size: int  # bytes, when unpacked
-    unpacked: Callable[[], np.ndarray] | None = None  # returns the rows of a compressed array
+    It is unpacked when it is first read, and kept in memory. If it is too large for that, it is
+    unpacked from its beginning on whenever earlier bytes are read than the last ones.
+    """
+
+    def __init__(self, binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+        self.path = binary.path
+        self.folder = binary.folder
+        self.name = binary.name
+        self.start = member_start(binary, info)
+        self.size = self.start + info.file_size
+        self.is_streamed = info.file_size > _LARGEST_KEPT
+        self._archive = archive
+        self._info = info
+        self._is_checked = False
+
+    @cached_property
+    def _unpacked(self) -> io.BufferedIOBase:
+        unpacking: io.BufferedIOBase = self._archive.open(self._info)  # type: ignore[assignment]
+        if self.is_streamed:
+            return unpacking
+        kept = io.BytesIO()
+        shutil.copyfileobj(unpacking, kept, _UNPACKED_AT_ONCE)
+        return kept
+
+    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill an array as Binary does; raises InputError if any byte of the member is damaged."""
+        unfilled = buffer.reshape(-1).view(np.uint8).data
+        try:
+            for offset, length in zip(offsets, lengths, strict=True):
+                self._unpacked.seek(offset - self.start)
+                if self._unpacked.readinto(unfilled[:length]) < length:
+                    raise EOFError
+                unfilled = unfilled[length:]
+            # Only at the end of a member is its checksum compared.
+            while not self._is_checked:
+                self._is_checked = not self._unpacked.read(_UNPACKED_AT_ONCE)
+        except DAMAGES as error:
+            raise _damage_error(self, self._info, error) from None
 
 
 def read(binary: Binary, notes: Notes) -> Tensors:
@@ -80,7 +117,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     """
     if binary.read(0, 2) != b"PK":
         name = binary.path.stem
-        tensor = _tensor(_Member(binary, name, 0, binary.size), binary.read(0, _PREFIX))
+        tensor = _tensor(name, binary, 0, binary.size, binary.read(0, _PREFIX))
         return Tensors(binary, "npy", {name: _flattened(tensor, notes)})
 
     archive = opened_archive(binary)
@@ -96,11 +133,11 @@ def read(binary: Binary, notes: Notes) -> Tensors:
                 prefix = file.read(_PREFIX)
         except DAMAGES as error:
             raise _damage_error(binary, info, error) from None
-        start = member_start(binary, info)
-        unpacked = None
+        file_of_array = binary
         if info.compress_type != zipfile.ZIP_STORED:
-            unpacked = cache(partial(_unpacked, binary, archive, info))
-        arrays[name] = _tensor(_Member(binary, name, start, info.file_size, unpacked), prefix)
+            file_of_array = _CompressedMember(binary, archive, info)
+        start = member_start(binary, info)
+        arrays[name] = _tensor(name, file_of_array, start, info.file_size, prefix)
     if len(arrays) == 1:
         [name] = arrays
         arrays[name] = _flattened(arrays[name], notes)
@@ -117,24 +154,13 @@ def _flattened(tensor: Tensor, notes: Notes) -> Tensor:
     return replace(tensor, shape=(prod(sizes), dim), array_shape=tensor.shape)
 
 
-def _unpacked(binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    try:
-        with archive.open(info) as file:
-            array = np.load(file)
-            file.read()  # Only at the end of a member is its checksum compared.
-        rows: np.ndarray = array.reshape(-1, *array.shape[-1:])
-        return rows
-    except DAMAGES as error:
-        raise _damage_error(binary, info, error) from None
-
-
 def _damage_error(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
     reason = str(error)[:200] or "it ends too early"
     return binary.file_error(f"its member {quoted(info.filename)} is damaged ({reason})")
 
 
-def _tensor(member: _Member, prefix: bytes) -> Tensor:
-    """Return the array of a .npy that begins with these bytes.
+def _tensor(name: str, binary: Binary, offset: int, size: int, prefix: bytes) -> Tensor:
+    """Return the array of a .npy, which begins with `prefix` at an offset of a file.
 
     numpy.lib.format describes its header.
     """
@@ -143,7 +169,6 @@ def _tensor(member: _Member, prefix: bytes) -> Tensor:
     later = numpy_format.read_array_header_2_0
     # Version 3 differs from 2 only in the names of fields, which no matrix has.
     readers = {1: numpy_format.read_array_header_1_0, 2: later, 3: later}
-    binary = member.binary
     file = io.BytesIO(prefix)
     try:
         with warnings.catch_warnings():
@@ -157,38 +182,32 @@ def _tensor(member: _Member, prefix: bytes) -> Tensor:
         first_line = (str(error) or type(error).__name__).partition("\n")[0]
         reason = quoted(first_line, 100)
         raise binary.file_error(
-            f"array {quoted(member.name)} has a header that cannot be read ({reason})"
+            f"array {quoted(name)} has a header that cannot be read ({reason})"
         ) from None
 
     shape = tuple(map(int, stored_shape))
-    size = prod(shape) * dtype.itemsize
-    end = file.tell() + size
-    available = min(member.size, binary.size - member.start)
-    if member.unpacked:
-        available = member.size
+    array_size = prod(shape) * dtype.itemsize
+    end = file.tell() + array_size
+    available = min(size, binary.size - offset)
     if end > available:
-        raise binary.file_error(
-            f"array {quoted(member.name)} ends at byte {end:,} of {available:,}"
-        )
+        raise binary.file_error(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
 
     strides: tuple[int, ...] = ()
     if is_fortran:
         strides = (1, *accumulate(shape[:-1], mul))
-    start = member.start + file.tell()
-    matrix = partial(_layer, member, dtype)
-    return Tensor(member.name, shape, dtype.name, size, binary, start, strides, matrix)
+    start = offset + file.tell()
+    matrix = partial(_layer, dtype)
+    return Tensor(name, shape, dtype.name, array_size, binary, start, strides, matrix)
 
 
-def _layer(member: _Member, dtype: np.dtype[Any], tensor: Tensor) -> Layer:
-    name = quoted(member.name)
+def _layer(dtype: np.dtype[Any], tensor: Tensor) -> Layer:
+    array = f"array {quoted(tensor.name)}"
     if dtype.kind not in "fiu":
         values = f"{dtype.name}, not real numbers"
         if dtype.hasobject:
             values = "Python objects, which need a pickle"
-        raise member.binary.file_error(f"array {name} has {values}")
-    stored_dtype = StoredDtype(dtype.name, dtype)
-    if member.unpacked is None:
-        return file_layer(tensor, stored_dtype)
-    rows, dim = tensor.shape
-    refuse_too_large(f"compressed array {name}", (rows, dim), copies=2)
-    return StoredLayer(tensor.shape, stored_dtype, member.unpacked().__getitem__)
+        raise tensor.binary.file_error(f"{array} has {values}")
+    if tensor.strides and tensor.binary.is_streamed:
+        reason = f"{array} is compressed, and stored by columns (Fortran order)"
+        raise tensor.binary.file_error(reason, UNCOMPRESSED)
+    return file_layer(tensor, StoredDtype(dtype.name, dtype))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from embcli.page import Label
 
 _END = 100  # rows of a page at each end
+_MOST_ROWS = 256  # of a piece of data
 _LONGEST = 24  # cells of a file's name beside numbers
 
 
@@ -225,8 +226,10 @@ class Counts(Result, verb="count"):
         return Records(run, "counts", known, fields, self._pieces)
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
-        for row in self.rows:
-            yield Piece(1, {name: [getattr(row, name)] for name in names})
+        rows = iter(self.rows)
+        while piece := [*islice(rows, _MOST_ROWS)]:
+            fields = {name: [getattr(row, name) for row in piece] for name in names}
+            yield Piece(len(piece), fields)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of rows and their total, with as many columns as there is room for."""

@@ -79,6 +79,7 @@ def cases(folder: Path) -> Iterator[Case]:
     yield from of_npy(folder, 3)
     yield from of_batches(folder, 2)
     yield from of_ndjson(folder, 0.3)
+    yield from of_lines(folder)
     yield from of_npy(folder, 20, long=True)
     yield from of_batches(folder, 20, long=True)
     yield from of_ndjson(folder, 2, long=True)
@@ -195,6 +196,18 @@ def of_ndjson(folder: Path, size: float, long: bool = False) -> Iterator[Case]:
     yield Case(f"{size:g} MB of text to ndjson", ours, theirs, 1 / 6, 3, files, long=long)
 
 
+def of_lines(folder: Path) -> Iterator[Case]:
+    """Yield the cases of 300,000 lines as data, against their page."""
+    text = folder / "lines.txt"
+    files = {text: write_lines}
+    page = embcli(f"count --lines {text}")
+    for form in ("csv", "ndjson", "json"):
+        yield Case(f"count --lines -f {form}", [*page, "-f", form], page, 2, 3, files)
+    page = embcli(f"tokenize --lines --file {text}")
+    for form in ("csv", "ndjson", "json", "parquet"):
+        yield Case(f"tokenize --lines -f {form}", [*page, "-f", form], page, 3, 3, files)
+
+
 class Measured(NamedTuple):
     """A run of a process."""
 
@@ -267,6 +280,16 @@ def write_text(path: Path, size: int) -> None:
         if rank % 17 == 0:
             drawn.append(b".")
     path.write_bytes(b"".join(drawn)[:size])
+
+
+def write_lines(path: Path) -> None:
+    """Write 300,000 lines of 1 to 14 words."""
+    text = "every effort moves you and the cat sat on a warm mat, na\u00efve, 2024"
+    words = text.split()
+    lines = []
+    for number in range(300_000):
+        lines.append(" ".join(words[number % 11 : number % 11 + 1 + number % 14]) + "\n")
+    path.write_text("".join(lines), "utf-8")
 
 
 def carry_ranks(folder: Path) -> None:

@@ -249,12 +249,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         shown_words = words[band.first : band.stop]
         for word, marks_of_token in zip(shown_words, cells.T, strict=True):
             labels.append(Label(word, marks_of_token, "left"))
-        table = ruled(labels)
-        columns = table.columns[-len(shown_words) :]
-        for column, marks_of_token in zip(columns, cells.T, strict=True):
-            if not any(marks_of_token):  # the token is in no sample
-                column.header_style = "not bold dim"
-        yield table
+        yield ruled(labels)
         yield ""
 
     yield safe_text("■ input, □ last target (the others are inputs, too); no mark: in no sample")
