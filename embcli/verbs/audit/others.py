@@ -52,8 +52,11 @@ def _largest_values(tensors: Tensors, names: list[str]) -> dict[str, float]:
             tensor = tensors[name]
             *sizes, dim = tensor.shape or (1,)
             is_read = tensor.size > 0 and (not sizes or are_small)
-            if is_read and not tensor.unreadable and (not tensor.strides or len(sizes) == 1):
-                rows = replace(tensor, shape=(math.prod(sizes), dim))
+            strides = tensor.strides
+            if strides and not sizes:
+                strides = (0, *strides)
+            if is_read and not tensor.unreadable and (not strides or len(strides) == 2):
+                rows = replace(tensor, shape=(math.prod(sizes), dim), strides=strides)
                 blocks = rows.matrix(rows).blocks()
                 largest[name] = float(np.max([np.abs(block).max() for block in blocks]))
     return largest
@@ -64,7 +67,7 @@ def _zero_weights(largest: dict[str, float]) -> list[str]:
     kinds: dict[str, list[str]] = defaultdict(list)
     for name in largest:
         if name.endswith("weight"):
-            kind = "norm" if "norm" in name else re.sub("[0-9]+", "0", name)
+            kind = "norm" if re.search("norm|ln_", name) else re.sub("[0-9]+", "0", name)
             kinds[kind].append(name)
     zero: list[str] = []
     for names in kinds.values():
