@@ -143,7 +143,7 @@ class Origin:
     sizes: Mapping[str, int] = field(default_factory=dict)  # bytes in the file
     guesses: Mapping[str, str] = field(default_factory=dict)  # what was guessed -> why
     first_position: int = 0  # the row of the position matrix that position 0 picks
-    unopened: int = 0  # other tensors of the file
+    unopened: frozenset[str] = frozenset()  # the names of other tensors of the file
     # The user can name another tensor than the token matrix as the layer `token`.
     is_custom_tensor: bool = False
     has_adapter: bool = False  # whether the file has an adapter, which is not applied

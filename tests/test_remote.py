@@ -376,7 +376,7 @@ def test_other_shards_are_not_read_and_named_as_not_checked(hub, tmp_path):
     page = succeeded(hub.run("audit", "hf://org/parts", "--layer", "token", "--width", "200"))
     assert "not checked: the shards of other tensors; 2 other tensors" in page.out
     page = succeeded(hub.run("audit", str(tmp_path), "--layer", "token", "--width", "200"))
-    assert "not checked: 2 other tensors" in page.out
+    assert "not checked" not in page.out
 
 
 def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub, llama):

@@ -197,7 +197,7 @@ class Checkpoint:
             sizes={name: tensor.size for name, tensor in tensors.items()},
             guesses=self._guesses_about(layers),
             first_position=first_position,
-            unopened=len(self.tensors) - len(read_names),
+            unopened=frozenset(self.tensors) - read_names,
             has_adapter=bool(self.roles.adapter),
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),

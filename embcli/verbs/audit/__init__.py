@@ -36,7 +36,7 @@ from embcli.verbs.audit.finding import (
 from embcli.verbs.audit.load import Loading, question_about
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import unused
-from embcli.wording import counted
+from embcli.verbs.audit.others import check_other_tensors
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -268,11 +268,10 @@ def audit(
         found += found_in_matrix(matrix)
     found += found_first
     found += loading.findings(files.checkpoint, is_copy)
+    with notes.slow("reading other tensors"):
+        found += check_other_tensors(files, layers.origin)
     findings = [each for each in found if isinstance(each, Finding)]
     not_checked = [each.text for each in found if isinstance(each, NotChecked)]
-    others = layers.origin.unopened - len(files.input_tensors)
-    if others > 0:
-        not_checked.append(counted(others, "other tensor"))
     return Audit(
         matrices=tuple(matrices),
         files=files,

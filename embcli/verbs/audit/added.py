@@ -19,14 +19,13 @@ from embcli.errors import InputError
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 
-Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces"]
+Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces", "ordinary"]
 # Distances in units of the spread of the other rows. Training moves rows apart by more than the
 # first, and the mean of the others by less than the second, unless all of them are trained long.
 _APART = 1e-3
 _FROM_MEAN = 1e-2
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}  # of a value, relative to it
 _LONGER = 0.2  # by which training makes the squared length of a drawn row larger, at least
-_LEAST_OTHERS = 20  # rows, whose mean says something
 _MOST_ADDED = 2000  # tokens whose rows are compared with one another
 
 
@@ -101,11 +100,9 @@ def untrained(
     the root of the mean squared distance from it, and `norms` has those of the used ones, (n,).
     `equal` has the groups of equal rows, and `deviation` is the standard deviation with which the
     model draws new rows. Tokens of the trace "length" cannot be told from trained ones, and those
-    of "pieces" are as some programs add them.
+    of "pieces" are as some programs add them. "ordinary" tokens were not added, and have the mean.
     """
     ids = np.array(sorted(names), np.int64)[:_MOST_ADDED]
-    if len(norms) < _LEAST_OTHERS or not len(ids):
-        return {}
     added = AddedRows(layer, ids, spread)
     found: dict[Trace, np.ndarray] = {}
     copies = [row for group in equal if not {*group} <= names.keys() for row in group]
@@ -122,7 +119,7 @@ def untrained(
     is_ordinary = _has_length(norms, deviation, dim).mean() > 0.01
     is_told = _are_drawn(added.norms, deviation, dim) and not is_ordinary
     found["drawn" if is_told else "length"] = added.ids[has_length]
-    return {trace: ids for trace, ids in found.items() if len(ids)}
+    return found
 
 
 def _has_length(norms: np.ndarray, deviation: float, dim: int) -> np.ndarray:

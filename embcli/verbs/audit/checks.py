@@ -43,6 +43,7 @@ _OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (
     trained.check_untrained,
     trained.check_initial,
     trained.check_outliers,
+    trained.check_scale,
 )
 
 

@@ -58,6 +58,13 @@ class ModelFiles:
         return str(config.get("dtype", config.get("torch_dtype")))
 
     @property
+    def deviation(self) -> float | None:
+        """The standard deviation with which a model draws rows, if config.json states it."""
+        config = self.checkpoint.roles.config if self.checkpoint else {}
+        deviation = config.get("initializer_range")
+        return deviation if isinstance(deviation, float) and deviation > 0 else None
+
+    @property
     def overflow_at(self) -> float:
         """The norm from which on a row overflows in the dtype that config.json names."""
         return _OVERFLOW_AT_IN_FLOAT16 if self.stated_dtype == "float16" else _OVERFLOW_AT

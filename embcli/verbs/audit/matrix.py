@@ -15,8 +15,8 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
-from embcli.verbs.audit.added import Trace, untrained
-from embcli.verbs.audit.distribution import RowGroups
+from embcli.verbs.audit.added import AddedRows, Trace, untrained
+from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.dtypes import other_dtype
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
@@ -33,6 +33,8 @@ from embcli.verbs.audit.measure import (
 )
 
 _HISTOGRAM_BINS = 24
+_LEAST_OTHERS = 20  # rows, whose mean says something
+_MOST_READ = 4000  # ordinary rows that are as long as the mean of all
 _DEVIATION = 0.02  # with which most models of transformers draw rows
 
 
@@ -56,10 +58,10 @@ class MatrixAudit:
     other_dtype: str  # that its numbers have, if it is not the one that the file names
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value
     unused: dict[int, Unused]  # ID -> why no text can produce it
-    # Added tokens that look untrained, (n,) int64 by the trace that their rows have.
+    # Tokens that look untrained, (n,) int64 by the trace that their rows have.
     untrained: dict[Trace, np.ndarray]
     largest: np.ndarray  # (V,) float64: the largest absolute value of each row
-    others: RowGroups  # the used rows that were not added
+    initial: tuple[Initial, ...]  # the rows that are as they were initialised
     overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
@@ -99,13 +101,13 @@ class MatrixAudit:
         }
 
     @cached_property
-    def equal_tokens(self) -> int:
-        """The number of used tokens with the row of an earlier used token."""
-        count = 0
+    def repeated(self) -> list[int]:
+        """The used tokens with the row of an earlier used token."""
+        repeated: list[int] = []
         for group in self.equal:
             used = [row for row in group if row not in self.unused]
-            count += max(len(used) - 1, 0)
-        return count
+            repeated += used[1:]
+        return repeated
 
     @cached_property
     def by_use(self) -> dict[Unused, list[int]]:
@@ -171,7 +173,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         unused=reasons,
         untrained=_untrained(layer, files, added, kinds, scan),
         largest=scan.largest,
-        others=scan.others,
+        initial=tuple(scan.others.initial(layer)),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
@@ -191,27 +193,33 @@ class _Compared(NamedTuple):
 
 
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
-    """Return the names of the added tokens that have a row and a use, by ID."""
+    """Return the names of the added tokens that have a row and a use, by ID.
+
+    Those before the last other token, such as `<unk>`, were there when it was trained.
+    """
     added = files.encoding.added if files.encoding else {}
+    last_old = np.setdiff1d(np.arange(size), [*added, *reasons]).max(initial=-1)
     without_use = {*reasons, *files.padding_rows}
-    return {row: name for row, name in added.items() if row < size and row not in without_use}
+    return {row: added[row] for row in added if last_old < row < size and row not in without_use}
 
 
 def _untrained(
     layer: Layer, files: ModelFiles, added: dict[int, str], kinds: RowKinds, scan: Scan
 ) -> dict[Trace, np.ndarray]:
-    """Return the added tokens that look untrained, (n,) int64 each, by the trace of their rows."""
+    """Return the tokens that look untrained, (n,) int64 each, by the trace of their rows."""
     if files.encoding is None:
         return {}
-    config = files.checkpoint.roles.config if files.checkpoint else {}
-    deviation = config.get("initializer_range")
-    if not isinstance(deviation, float) or deviation <= 0:
-        deviation = _DEVIATION
     others = scan.others.moments()
     old_rows = np.count_nonzero(np.isfinite(scan.norms) & ~kinds.added)
     mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
-    norms = scan.norms[~kinds.unused & ~kinds.added & (scan.norms > 0)]
-    if not len(norms):
+    ordinary = np.flatnonzero(~kinds.unused & ~kinds.added & (scan.norms > 0))
+    norms = scan.norms[ordinary]
+    if len(norms) < _LEAST_OTHERS:
         return {}
     spread = min(others.spread, float(np.median(norms)))  # An outlier makes only the first large.
-    return untrained(layer, added, mean, spread, norms, scan.equal, files.encoding, deviation)
+    deviation = files.deviation or _DEVIATION
+    found = untrained(layer, added, mean, spread, norms, scan.equal, files.encoding, deviation)
+    is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
+    rows = AddedRows(layer, ordinary[is_as_long][:_MOST_READ], spread)
+    found["ordinary"] = rows.taken(rows.at(mean) & ~np.isin(rows.ids, files.padding_rows))
+    return {trace: ids for trace, ids in found.items() if len(ids)}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterator
 
+import numpy as np
+
 from embcli.names import Fault
 from embcli.verbs.audit.finding import Finding, Level
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted
 
+_SHARE_EQUAL = 0.01  # of all rows, from which on equal ones are no chance
+_LEAST_EQUAL = 10
 _FLOATS = {"float32", "float16", "bfloat16"}
 
 
@@ -55,10 +59,16 @@ def check_dtype(matrix: MatrixAudit) -> Iterator[Finding]:
 
 def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no two tokens have equal rows."""
-    count = matrix.equal_tokens
+    count = len(matrix.repeated)
     if count:
         text = f"{counted(count, 'token')} with the row of another, in the {matrix.in_words}"
-        yield Finding("remark", "equal", count, text, is_in_matrix=True)
+        level: Level = "remark"
+        # Without an encoding, the unused rows are not known.
+        others = np.setdiff1d(matrix.repeated, matrix.candidates)
+        least = max(_SHARE_EQUAL * len(matrix.measured), _LEAST_EQUAL)
+        if matrix.files.encoding and len(others) >= least:
+            level = "finding"
+        yield Finding(level, "equal", count, text, is_in_matrix=True)
 
 
 def check_candidates(matrix: MatrixAudit) -> Iterator[Finding]:

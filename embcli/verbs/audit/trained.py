@@ -16,6 +16,7 @@ from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import outliers
 from embcli.wording import counted
 
+_MOST_TIMES = 1000  # that a drawn value is as large as a typical one, or the other way
 _LEAST_VALUES = 10_000  # of a file, below which its matrices may be drawn as an example
 # What the rows of added tokens are, by their trace.
 _TRACES: dict[Trace, str] = {
@@ -25,6 +26,7 @@ _TRACES: dict[Trace, str] = {
     "drawn": "as long as rows that a model draws",
     "pieces": "the means of the pieces of their names",
     "length": "as long as rows that a model draws",
+    "ordinary": "the mean of all rows",
 }
 
 
@@ -32,7 +34,7 @@ def check_untrained(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that the rows of added tokens were trained."""
     for trace, rows in matrix.untrained.items():
         ids = tuple(rows.tolist())
-        tokens = counted(len(ids), "added token")
+        tokens = counted(len(ids), "token" if trace == "ordinary" else "added token")
         where = f"{rows_in_words(ids)} of the {matrix.in_words}"
         level: Level = "finding"
         looks = "looks untrained" if len(ids) == 1 else "look untrained"
@@ -50,7 +52,7 @@ def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
         return
     if _values_of(checkpoint.tensors) < _LEAST_VALUES:
         return
-    for found in matrix.others.initial():
+    for found in matrix.initial:
         ids = tuple(range(found.first, found.stop))
         text = (
             f"{rows_in_words(ids)} of the {matrix.in_words} look as initialised: "
@@ -84,3 +86,15 @@ def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
             "20 times beyond those of all others"
         )
         yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
+
+
+def check_scale(matrix: MatrixAudit) -> Iterator[Finding]:
+    """Check that values are about as large as those of rows that the model draws."""
+    drawn = matrix.files.deviation
+    typical = matrix.median_norm / math.sqrt(matrix.shape[1])
+    if drawn and not 1 / _MOST_TIMES < typical / drawn < _MOST_TIMES:
+        text = (
+            f"values of the {matrix.in_words} are about {typical:.2g} in size, "
+            f"those of rows that the model draws {drawn:g}"
+        )
+        yield Finding("finding", "outliers", len(matrix.measured), text, layer=matrix.name)

@@ -118,7 +118,7 @@ def _distances_in_words(distances: np.ndarray, precision: int) -> list[str]:
 
 def _verdict(diff: Diff) -> Answer:
     clauses = [f"The {_matrices(diff)} {_verdict_in_words(diff)}"]
-    unopened = max(side.origin.unopened for side in diff.sides)
+    unopened = max(len(side.origin.unopened) for side in diff.sides)
     if diff.head is not None:
         clauses.append(f"the output heads {_verdict_in_words(diff.head)}")
         unopened -= 1

@@ -1,0 +1,76 @@
+"""Whether tensors that no row is read from have numbers that a model can use: norms, layers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from embcli.errors import InputError
+from embcli.files.tensors import Tensors
+from embcli.layer import Origin
+from embcli.verbs.audit.files import ModelFiles
+from embcli.verbs.audit.finding import Finding, Found, NotChecked, first_names
+from embcli.wording import counted
+
+_MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
+
+
+def check_other_tensors(files: ModelFiles, origin: Origin) -> Found:
+    """Check that the other tensors are finite, and that none is zero where its like are not."""
+    names = sorted({*origin.unopened} - {*files.input_tensors})
+    largest: dict[str, float] = {}
+    if files.checkpoint and not origin.is_remote:
+        largest = _largest_values(files.checkpoint.tensors, names)
+
+    # A mask can have infinite values.
+    non_finite = [name for name in largest if "mask" not in name and not largest[name] < np.inf]
+    if non_finite:
+        text = f"{counted(len(non_finite), 'other tensor')} with NaN or infinite values: "
+        text += first_names(non_finite, 3)
+        yield Finding("alarm", "non-finite", len(non_finite), text)
+    zero = _zero_weights(largest)
+    if zero:
+        text = f"{counted(len(zero), 'other tensor')} with only zeros: {first_names(zero, 3)}"
+        yield Finding("finding", "zero", len(zero), text)
+    if len(largest) < len(names):
+        yield NotChecked(counted(len(names) - len(largest), "other tensor"))
+
+
+def _largest_values(tensors: Tensors, names: list[str]) -> dict[str, float]:
+    """Return the largest absolute value of each tensor that is read; NaN if it has one."""
+    largest: dict[str, float] = {}
+    are_small = False
+    with suppress(InputError):  # An index names what its files lack.
+        are_small = sum(tensor.size for tensor in tensors.values()) <= _MOST_BYTES
+    for name in names:
+        with suppress(InputError):
+            tensor = tensors[name]
+            *sizes, dim = tensor.shape or (1,)
+            is_read = tensor.size > 0 and (not sizes or are_small)
+            strides = tensor.strides
+            if strides and not sizes:
+                strides = (0, *strides)
+            if is_read and not tensor.unreadable and (not strides or len(strides) == 2):
+                rows = replace(tensor, shape=(math.prod(sizes), dim), strides=strides)
+                blocks = rows.matrix(rows).blocks()
+                largest[name] = float(np.max([np.abs(block).max() for block in blocks]))
+    return largest
+
+
+def _zero_weights(largest: dict[str, float]) -> list[str]:
+    """Return the zero weights that are not so in another layer; a norm is held against all."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for name in largest:
+        if name.endswith("weight"):
+            kind = "norm" if re.search("norm|ln_", name) else re.sub("[0-9]+", "0", name)
+            kinds[kind].append(name)
+    zero: list[str] = []
+    for names in kinds.values():
+        if any(largest[name] for name in names):
+            zero += [name for name in names if not largest[name]]
+    return zero
