@@ -91,8 +91,11 @@ def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
 def check_scale(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that values are about as large as those of rows that the model draws."""
     drawn = matrix.files.deviation
-    typical = matrix.median_norm / math.sqrt(matrix.shape[1])
-    if drawn and not 1 / _MOST_TIMES < typical / drawn < _MOST_TIMES:
+    norms = matrix.norms[matrix.measured]
+    if not drawn or not norms.any():
+        return
+    typical = float(np.median(norms)) / math.sqrt(matrix.shape[1])
+    if not 1 / _MOST_TIMES < typical / drawn < _MOST_TIMES:
         text = (
             f"values of the {matrix.in_words} are about {typical:.2g} in size, "
             f"those of rows that the model draws {drawn:g}"
