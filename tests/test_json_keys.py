@@ -171,7 +171,7 @@ def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
     sections = []
     for value in (1.0, math.inf, math.nan, -0.0):
         right = np.array([[0, value]], np.float32)
-        verdict = judge(left, right, weight=right)
+        verdict = judge(left, right)
         sections.append(f"# {value} in place of 0\n\n{outline(verdict.document())}")
 
     snapshot("compare/keys-of-a-verdict.txt", "\n".join(sections))
