@@ -79,15 +79,6 @@ def test_json_on_a_terminal_is_the_same_document(in_process, tmp_path, monkeypat
     assert shown.replace("\n", "").isprintable()
 
 
-@cases
-def test_more_than_100_000_numbers_are_refused_on_a_terminal(in_process, command, numbers):
-    thousand_ids = ",".join(["1"] * 1000)
-    words = command.replace("IDS", thousand_ids).split()
-
-    error = in_process.refused(*words, terminal=True)
-    assert f"embcli: {numbers} numbers" in error
-
-
 @pytest.mark.parametrize("columns", range(20, 60, 5))
 def test_a_sentence_on_a_terminal_is_broken_between_words_so_that_a_flag_can_be_copied(
     in_process, columns
