@@ -33,7 +33,7 @@ class Info(Result, verb="info"):
     versions: dict[str, str]
     cpu_capability: str  # that of torch, or the machine's name if only torch knows it
     cache: str | None  # a folder; None if this user has none
-    encodings: dict[str, tuple[int, bool]]  # by name: V, and whether embcli carries its rank file
+    encodings: dict[str, int]  # V, by name
 
     def records(self) -> Records:
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
@@ -41,8 +41,7 @@ class Info(Result, verb="info"):
             run,
             "encodings",
             encoding=(str, list(self.encodings)),
-            vocabulary_size=(int, [size for size, _ in self.encodings.values()]),
-            carried=(bool, [is_carried for _, is_carried in self.encodings.values()]),
+            vocabulary_size=(int, list(self.encodings.values())),
         )
 
 
@@ -51,7 +50,7 @@ def this_machine() -> Info:
     import platform
     from importlib.metadata import version
 
-    from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+    from embcli.encodings.tiktoken import DEFINITIONS
     from embcli.seeded_layers.build import this_build
     from embcli.store import Store
 
@@ -64,11 +63,7 @@ def this_machine() -> Info:
     for package in ("tiktoken", "numpy", "typer", "rich"):
         versions[package] = version(package)
 
-    encodings = {}
-    for name, definition in DEFINITIONS.items():
-        is_carried = rank_file(definition.ranks).is_file()
-        encodings[name] = (definition.vocabulary_size, is_carried)
-
+    encodings = {name: each.vocabulary_size for name, each in DEFINITIONS.items()}
     notes = Notes()
     store = Store.from_environment(notes)
     cache = str(store.folder) if store else None

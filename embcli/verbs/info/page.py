@@ -43,13 +43,11 @@ def _machine_page(info: Info) -> RenderResult:
     for name, value in facts.items():
         yield safe_text(f"{name:{width}}  {value}")
     yield ""
-    sizes = [f"{size:,}" for size, _ in info.encodings.values()]
-    carried = ["yes" if is_carried else "no" for _, is_carried in info.encodings.values()]
+    sizes = [f"{size:,}" for size in info.encodings.values()]
     yield ruled(
         [
             Label("encoding", list(info.encodings), "left"),
             Label("tokens", sizes),
-            Label("carried", carried, "left"),
         ]
     )
 
