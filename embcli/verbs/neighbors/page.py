@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 
@@ -89,7 +87,8 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
     labels.append(
         Label("distance" if is_distance else "score", written(scores, neighbors.style.precision))
     )
-    labels.append(_bars(neighbors, number, scores))
+    if neighbors.metric == "cosine":
+        labels.append(_bars(scores))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "rank", np.arange(1, excerpt.total + 1)))
 
@@ -128,25 +127,9 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
     return first_of(names, _MOST_IDS)
 
 
-def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:
-    """Return a bar for each score, longer for nearer; the header shows the ends of the scale."""
+def _bars(scores: np.ndarray) -> Label:
+    """Return a bar for each cosine, longer for nearer; the header shows the ends of the scale."""
     longest = 12  # cells
-    # A row that is perpendicular to the query, and as long, has no bar; the query has a full one.
-    square = float(np.square(neighbors.vectors[number]).sum())
-    empty = 0.0
-    match neighbors.metric:
-        case "cosine":
-            full = 1.0
-        case "dot":
-            full = max(square, float(neighbors.search.rankings[number].scores.max()))
-        case "l2":
-            empty = math.sqrt(2 * square)
-            full = 0.0
-    span = (full - empty) or -1  # a query of zeros has no scale
-    shares = (scores - empty) / span
-    bars = [bar(share, longest) if share > 0 else "" for share in shares.tolist()]
-
-    left_end = f"{empty:.3g}"
-    right_end = f"{full:.3g}"
-    header = left_end + right_end.rjust(longest - len(left_end))
+    bars = [bar(share, longest) if share > 0 else "" for share in scores.tolist()]
+    header = "0" + "1".rjust(longest - 1)
     return Label(header, [safe_text(text, "accent") for text in bars], "left")
