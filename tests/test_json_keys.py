@@ -74,11 +74,8 @@ def outline(document: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, in_process: InProcess) -> Path:
-    """Return a folder with three models, of which one is also in the Hugging Face cache.
-
-    It has a cache of two layers and nothing else.
-    """
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with three models, of which one is also in the Hugging Face cache."""
     folder = tmp_path_factory.mktemp("keys")
     (folder / "own.txt").write_text("Every effort\n\nmoves you\n")
     ones = np.ones((2, 3), np.float32)
@@ -97,9 +94,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, in_process: InProcess) -> P
     (snapshot / "model.safetensors").symlink_to(folder / "model.safetensors")
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(commit)
-
-    words = ("lookup", "--ids", "2", "--vocab", "6", "--dim", "3")
-    in_process.ok(*words, EMBCLI_CACHE_DIR=str(folder / "cache"))
     return folder
 
 
@@ -112,8 +106,7 @@ def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def printed(in_process: InProcess, *words: str) -> bytes:
     """Return what a command prints; its answer may be no, as that of diff."""
-    cache = {"EMBCLI_CACHE_DIR": "cache"} if words[0] == "cache" else {}
-    ran = in_process(*words, **cache)
+    ran = in_process(*words)
     assert ran.status in (0, 1), ran
     return ran.out
 
