@@ -993,21 +993,14 @@ def info(
     # the models on this machine
     embcli info --models
     """
-    from embcli.verbs.info import file_info, local_models, this_machine
     from embcli.verbs.info import info as info_of_model
+    from embcli.verbs.info import local_models, this_machine
 
     is_of_model = any(value is not None for value in (named, model.path, model.tensor))
     if models and is_of_model:
         raise InputError("--models lists all models; leave out the model")
     if is_of_model:
-        try:
-            return info_of_model(model.opened(named), tensors=tensors)
-        except InputError as error:
-            path = one_path(named, model.path)
-            has_choice = model.tensor is not None or model.encoding is not None
-            if not tensors or has_choice or path is None:
-                raise
-            return file_info(path, str(error), PrintedNotes())
+        return info_of_model(model.opened(named), tensors=tensors)
     return local_models(PrintedNotes()) if models else this_machine()
 
 

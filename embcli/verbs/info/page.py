@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from embcli.page import Label, LeftOut, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
-from embcli.page.table import least_width
-from embcli.verbs.info import FileInfo, Info, ModelInfo, Models, facts_of, parameters_of
+from embcli.verbs.info import Info, ModelInfo, Models, facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
 
 if TYPE_CHECKING:
@@ -16,19 +15,15 @@ if TYPE_CHECKING:
 
     from embcli.files.tensors import Tensors
 
-_SHORTENED = 12  # cells of the name of a tensor that is shortened
-
 
 def page(
-    result: Info | ModelInfo | FileInfo | Models, console: Console, options: ConsoleOptions
+    result: Info | ModelInfo | Models, console: Console, options: ConsoleOptions
 ) -> RenderResult:
     match result:
         case Info():
             yield from _machine_page(result)
         case ModelInfo():
-            yield from _model_page(result, options)
-        case FileInfo():
-            yield from _file_page(result, options)
+            yield from _model_page(result)
         case Models():
             yield from _models_page(result)
 
@@ -52,11 +47,11 @@ def _machine_page(info: Info) -> RenderResult:
     )
 
 
-def _model_page(info: ModelInfo, options: ConsoleOptions) -> RenderResult:
+def _model_page(info: ModelInfo) -> RenderResult:
     checkpoint = info.checkpoint
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
     yield from _opening(checkpoint.path, checkpoint.tensors, f"encoding: {encoding}")
-    yield ruled(_tensor_labels(info.roles, checkpoint.tensors, options.max_width))
+    yield ruled(_tensor_labels(info.roles, checkpoint.tensors))
     others = len(checkpoint.tensors) - len(info.roles)
     if others:
         yield ""
@@ -68,15 +63,6 @@ def _model_page(info: ModelInfo, options: ConsoleOptions) -> RenderResult:
     yield from _special_table(info)
     for reason in dict.fromkeys(checkpoint.reasons.values()):
         yield guess(reason)
-
-
-def _file_page(info: FileInfo, options: ConsoleOptions) -> RenderResult:
-    tensors = info.tensors
-    yield from _opening(info.path, tensors, "no token matrix is known")
-    labels = _tensor_labels(dict.fromkeys(tensors, ""), tensors, options.max_width)
-    yield ruled(labels[1:])  # no tensor has a role
-    yield ""
-    yield from _file_facts(tensors)
 
 
 def _opening(path: str, tensors: Tensors, remark: str) -> RenderResult:
@@ -116,17 +102,15 @@ def _special_table(info: ModelInfo) -> RenderResult:
     yield ruled(labels)
 
 
-def _tensor_labels(roles: dict[str, str], all_tensors: Tensors, width: int) -> list[Label]:
-    """Return the columns of a table of tensors; role, name and shape if there is no room."""
+def _tensor_labels(roles: dict[str, str], all_tensors: Tensors) -> list[Label]:
     tensors = [all_tensors[name] for name in roles]
-    labels = [
+    return [
         Label("role", list(roles.values()), "left"),
         Label("tensor", list(roles), "left", short=True),
         Label("shape", [_shape_in_words(tensor.shape) for tensor in tensors], "left"),
         Label("dtype", [tensor.dtype for tensor in tensors], "left"),
         Label("bytes", [in_bytes(tensor.size) for tensor in tensors]),
     ]
-    return labels if least_width(labels, _SHORTENED) <= width else labels[:3]
 
 
 def _shape_in_words(shape: Sequence[int]) -> str:
