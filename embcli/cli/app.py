@@ -483,16 +483,6 @@ def positions(
         option("Input", "Token row that the positions are applied to.", "--ids ID", default="0"),
     ] = None,
     model: PositionsModel,
-    kind: Annotated[
-        str | None,
-        option(
-            "Model",
-            "Which kind of positions.",
-            "KIND",
-            default=False,
-            autocompletion=some_of(KINDS),
-        ),
-    ] = None,
     pairing: Annotated[
         names.Pairing | None,
         option(
@@ -532,7 +522,7 @@ def positions(
     # how similar the positions of a model are
     embcli positions model.safetensors --similarity
     """
-    chosen, path = named.chosen(kind)
+    chosen, path = named.chosen()
     from embcli.verbs import positions as verb
 
     return verb.positions(
