@@ -70,8 +70,6 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
         yield from _ranks(neighbors, number)
     else:
         yield safe_text("No other rows.")
-    if len(np.unique(query.all_ids)) > 1:
-        yield from _own_rows(neighbors, number)
 
 
 def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
@@ -91,19 +89,6 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
         labels.append(_bars(scores))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "rank", np.arange(1, excerpt.total + 1)))
-
-
-def _own_rows(neighbors: Neighbors, number: int) -> RenderResult:
-    """Yield the rows of a query of several rows, which are no answers to it, with their scores."""
-    own_rows = neighbors.search.left_out[number]
-    named = own_rows.ids[: _MOST_IDS + 1]  # one more tells first_of that there are others
-    if not len(named):
-        return
-    scores = written(own_rows.scores[: _MOST_IDS + 1], neighbors.style.precision)
-    names = []
-    for row, token, score in zip(named.tolist(), neighbors.tokens(named), scores, strict=True):
-        names.append(f"{shown(token) or f'ID {row}'} {score}")
-    yield safe_text(f"Left out, as part of the query: {first_of(names, _MOST_IDS)}")
 
 
 def _query_in_words(neighbors: Neighbors, number: int) -> str:
