@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embcli.page import Label, LeftOut, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
+from embcli.page.table import least_width
 from embcli.verbs.info import Info, ModelInfo, Models, facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from embcli.files.tensors import Tensors
 
 
+_SHORTENED = 12  # cells of the name of a tensor that is shortened
+
+
 def page(
     result: Info | ModelInfo | Models, console: Console, options: ConsoleOptions
 ) -> RenderResult:
@@ -23,7 +27,7 @@ def page(
         case Info():
             yield from _machine_page(result)
         case ModelInfo():
-            yield from _model_page(result)
+            yield from _model_page(result, options.max_width)
         case Models():
             yield from _models_page(result)
 
@@ -47,11 +51,11 @@ def _machine_page(info: Info) -> RenderResult:
     )
 
 
-def _model_page(info: ModelInfo) -> RenderResult:
+def _model_page(info: ModelInfo, width: int) -> RenderResult:
     checkpoint = info.checkpoint
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
     yield from _opening(checkpoint.path, checkpoint.tensors, f"encoding: {encoding}")
-    yield ruled(_tensor_labels(info.roles, checkpoint.tensors))
+    yield ruled(_tensor_labels(info.roles, checkpoint.tensors, width))
     others = len(checkpoint.tensors) - len(info.roles)
     if others:
         yield ""
@@ -102,15 +106,17 @@ def _special_table(info: ModelInfo) -> RenderResult:
     yield ruled(labels)
 
 
-def _tensor_labels(roles: dict[str, str], all_tensors: Tensors) -> list[Label]:
+def _tensor_labels(roles: dict[str, str], all_tensors: Tensors, width: int) -> list[Label]:
+    """Return the columns of a table of tensors; role, name and shape if there is no room."""
     tensors = [all_tensors[name] for name in roles]
-    return [
+    labels = [
         Label("role", list(roles.values()), "left"),
         Label("tensor", list(roles), "left", short=True),
         Label("shape", [_shape_in_words(tensor.shape) for tensor in tensors], "left"),
         Label("dtype", [tensor.dtype for tensor in tensors], "left"),
         Label("bytes", [in_bytes(tensor.size) for tensor in tensors]),
     ]
+    return labels if least_width(labels, _SHORTENED) <= width else labels[:3]
 
 
 def _shape_in_words(shape: Sequence[int]) -> str:
