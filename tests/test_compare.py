@@ -473,6 +473,15 @@ def test_both_ways_are_strips_of_colours(snapshot):
     snapshot("compare/strips.txt", export.text(result, 80))
 
 
+@pytest.mark.parametrize(("width", "has_output"), [(120, True), (80, False)])
+def test_output_and_target_are_side_by_side_or_the_output_is_named_as_left_out(width, has_output):
+    page = export.text(seeded(THREE_IDS, 4, gradient=True), width, 25)
+
+    assert bool(re.search("│ +output +│ +target", page)) == has_output
+    assert ("; left out: the output\n" in page) == (not has_output)
+    assert page.count("\n") < 25
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 

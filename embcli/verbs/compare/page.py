@@ -362,7 +362,7 @@ def _backward_pass(
     if training is not None:
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
-    yield from _targets(comparison, gradient, loss)
+    yield from _targets(comparison, gradient, loss, width)
     yield ""
     yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
     yield _gradient_table(comparison, gradient, width, most_rows)
@@ -393,15 +393,19 @@ def _backward_pass(
     yield safe_text(f"Rows with a non-zero gradient: {embedding}, {linear}.")
 
 
-def _targets(comparison: Comparison, gradient: Gradient, loss: str) -> RenderResult:
-    """Yield the output and the target of each token, and the loss."""
+def _targets(comparison: Comparison, gradient: Gradient, loss: str, width: int) -> RenderResult:
+    """Yield the target of each token, beside the output if all columns fit, and the loss."""
     target = gradient.target
     excerpt = Excerpt.ends(_FEW, len(target))
     places = excerpt.places
     labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
     blocks = [Values(comparison.embedding[places], "output"), Values(target[places], "target")]
     missing = omission(excerpt, "row")
-    yield _matrix(comparison, labels, blocks, gaps=excerpt.gaps, rows_left_out=missing)
+    matrix = _matrix(comparison, labels, blocks, gaps=excerpt.gaps, rows_left_out=missing)
+    if not matrix.fits(width):
+        matrix = replace(matrix, blocks=[Values(target[places])])
+        loss += "; left out: the output"
+    yield matrix
     yield safe_text(f"Loss, mean((output - target)²): {loss}")
 
 
