@@ -380,10 +380,3 @@ def test_each_field_of_a_row_is_explained(line, models, in_process):
     assert [name for name in row if not re.search(rf"\b{name}\b", of_fields)] == []
     of_matrices = entry_of("matrices").text + entry_of("neighbors").text
     assert [name for name in vectors if not re.search(rf"\b{name}s?\b", of_matrices)] == []
-
-
-def test_the_fields_of_the_cache_are_those_of_its_rows(in_process):
-    in_process.ok("weights", "--vocab", "6", "--dim", "3")
-    row = json.loads(in_process.ok("cache", "-f", "ndjson").text.splitlines()[0])
-    named = [block.name for block in entry_of("fields").blocks if "of cache" in block.text]
-    assert named == [", ".join(row)]

@@ -24,7 +24,6 @@ def test_the_version_has_a_short_name(in_process, flag):
 VERBS = [
     ("tokenize", "hi"),
     ("lookup", "--ids", "2,3", *TOY),
-    ("cache",),
 ]
 
 
@@ -64,7 +63,6 @@ def without_cost(text: str) -> dict[str, object]:
         "lookup --ids 2,3,5,1 --vocab 6 --dim 3",
         "weights --vocab 6 --dim 3",
         "compare",
-        "cache",
         "info",
     ],
 )
