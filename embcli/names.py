@@ -25,6 +25,8 @@ Color = Literal["auto", "always", "never"]
 Background = Literal["light", "dark"]
 Theme = Literal["auto", "light", "dark"]  # a background, or that of wherever a page is shown
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
+# What gives status 1 where several tokenizers are compared: other cuts, or also other IDs.
+CutFault = Literal["different", "different-ids"]
 # What an audit can find; whoever runs it says what of it gives status 1.
 Fault = Literal[
     "non-finite",
@@ -67,6 +69,7 @@ STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
 OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
 PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
+CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)
 
 ENCODINGS = (
