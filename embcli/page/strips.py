@@ -42,10 +42,18 @@ class Values(NamedTuple):
     title: str = ""
 
 
-# At most so many numbers share a line and a cell of an SVG picture: on a slide a number is then 1.5
-# pixels high and 2 wide.
-_ROWS_PER_LINE = 12
-_COLUMNS_PER_CELL = 4
+class Density(NamedTuple):
+    """How many numbers can share a line and a cell."""
+
+    rows_per_line: int = 1
+    columns_per_cell: int = 1
+
+
+_FINE = Density(12, 4)  # in an SVG picture: on a slide a number is 1.5 pixels high and 2 wide
+
+
+def density_of(console: Console) -> Density:
+    return _FINE if medium_of(console).has_fine_cells else Density()
 
 
 class Shades(Text):
@@ -187,18 +195,14 @@ class Strips(Composite):
 
         In a file, numbers that have no cells of their own there can take those of a slide.
         """
-        rows_per_line = 1
-        columns_per_cell = 1
-        if medium_of(console).has_fine_cells:
-            rows_per_line = _ROWS_PER_LINE
-            columns_per_cell = _COLUMNS_PER_CELL
+        density = density_of(console)
         columns = len(self.numbers)
         available = max(cells, min(columns, cells_of_slide))
         rows = max(len(self.blocks[0].values), 1)
         height = rows
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
-        elif rows_per_line > 1:
+        elif density is _FINE:
             height = min(rows, self.most_lines)
 
         rows_needed = math.ceil(rows / height)  # in a line
@@ -206,10 +210,10 @@ class Strips(Composite):
             # A line is as high as two cells are wide.
             available = max(cells, cells_of_slide)
             rows_needed = max(rows_needed, math.ceil(2 * columns / available))
-        rows_per_line = min(rows_needed, rows_per_line)
+        rows_per_line = min(rows_needed, density.rows_per_line)
         row_step = math.ceil(rows_needed / rows_per_line)
 
-        fit = Fit.of(columns, available, columns_per_cell, self.lines is not None)
+        fit = Fit.of(columns, available, density.columns_per_cell, self.lines is not None)
         if self.square:
             bins = math.ceil(columns / row_step)
             width = math.ceil(2 * bins / rows_per_line)
@@ -231,14 +235,14 @@ class Strips(Composite):
             starts += range(first, stop, fit.rows_per_line)
 
         axis = self._axis(fit)
-        is_fine = medium_of(console).has_fine_cells
+        density = density_of(console)
         gaps = np.searchsorted(starts, self.gaps).tolist()
         blocks = []
         for block, values in zip(self.blocks, shown, strict=True):
             strips: list[Text] = []
             for start, stop in pairwise([*starts, len(values)]):
                 numbers = values[start:stop]
-                if is_fine:
+                if density is _FINE:
                     strips.append(fine_strip(numbers, scale, console, fit))
                 else:
                     strips.append(strip(numbers, scale, console, fit.cells_per_bin))
@@ -338,7 +342,7 @@ class Strips(Composite):
             remarks.append(f"{ends}; {count:,} beyond, up to {largest:.{self.precision}g}")
 
         marks = MARKS
-        if medium_of(console).has_fine_cells:
+        if density_of(console) is _FINE:
             marks = dict.fromkeys(MARKS, "yellow")
         nans = np.isnan(numbers).sum()
         if nans:
