@@ -29,6 +29,7 @@ from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
 _WIDEST = 4  # the most cells of a number
+_SLIDE_LINES = 36  # of a picture, which strips of few rows fill
 _LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
 _MARKED = Style(color=_MARK, bgcolor="#000000", bold=True)
@@ -110,6 +111,7 @@ class Fit(NamedTuple):
     columns_per_bin: int = 1  # fewer in the last bin
     cells_per_bin: int = 1
     rows_per_line: int = 1
+    lines_per_row: int = 1
     row_step: int = 1  # every n-th row is shown
 
     @classmethod
@@ -124,12 +126,16 @@ class Fit(NamedTuple):
             # Sines and cosines alternate: an odd step shows both.
             columns_per_bin |= 1
         bins = math.ceil(columns / columns_per_bin)
-        cells = max(min(available // max(bins, 1), _WIDEST), 1)
+        cells = _clamp(available // max(bins, 1), _WIDEST)
         return cls(bins, min(bins * cells, available), columns_per_bin, cells)
 
     def cell_of(self, column: int) -> int:
         """Return the first cell of a column."""
         return column // self.columns_per_bin * self.width // self.bins
+
+
+def _clamp(number: int, most: int) -> int:
+    return max(min(number, most), 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,23 +208,30 @@ class Strips(Composite):
         height = rows
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
-        elif density is _FINE:
-            height = min(rows, self.most_lines)
+        elif density is _FINE and not self.sections:
+            height = max(_SLIDE_LINES - len(self.gaps), min(rows, self.most_lines))
 
         rows_needed = math.ceil(rows / height)  # in a line
+        highest = height // rows if density is _FINE else 1
         if self.square:
             # A line is as high as two cells are wide.
             available = max(cells, cells_of_slide)
             rows_needed = max(rows_needed, math.ceil(2 * columns / available))
+            if colors_of(console):  # Characters would only be repeated.
+                highest = min(height // rows, available // (2 * columns))
         rows_per_line = min(rows_needed, density.rows_per_line)
         row_step = math.ceil(rows_needed / rows_per_line)
+        lines_per_row = _clamp(highest, _WIDEST)
 
         fit = Fit.of(columns, available, density.columns_per_cell, self.lines is not None)
         if self.square:
             bins = math.ceil(columns / row_step)
-            width = math.ceil(2 * bins / rows_per_line)
+            cells_of_line = 2 * lines_per_row * bins
+            width = math.ceil(cells_of_line / rows_per_line)
             fit = Fit(bins, width, row_step, max(width // bins, 1))
-        return fit._replace(rows_per_line=rows_per_line, row_step=row_step)
+        return fit._replace(
+            rows_per_line=rows_per_line, lines_per_row=lines_per_row, row_step=row_step
+        )
 
     def _strips(
         self,
@@ -236,23 +249,27 @@ class Strips(Composite):
 
         axis = self._axis(fit)
         density = density_of(console)
-        gaps = np.searchsorted(starts, self.gaps).tolist()
+        gaps = (np.searchsorted(starts, self.gaps) * fit.lines_per_row).tolist()
         blocks = []
         for block, values in zip(self.blocks, shown, strict=True):
             strips: list[Text] = []
             for start, stop in pairwise([*starts, len(values)]):
                 numbers = values[start:stop]
                 if density is _FINE:
-                    strips.append(fine_strip(numbers, scale, console, fit))
+                    line = fine_strip(numbers, scale, console, fit)
                 else:
-                    strips.append(strip(numbers, scale, console, fit.cells_per_bin))
+                    line = strip(numbers, scale, console, fit.cells_per_bin)
+                strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             header = f"{in_line(block.title)}\n{axis}" if block.title else axis
             blocks.append((Text(header), strips))
 
+        middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
+
         def at_lines(label: Label) -> Label:
-            return label._replace(cells=[label.cells[start * fit.row_step] for start in starts])
+            cells = [label.cells[start * fit.row_step] for start in starts]
+            return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_lines, labels))
         trailing_of_lines = list(map(at_lines, self.trailing))
