@@ -432,6 +432,13 @@ def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sig
     assert (red[half + 1 :] > blue[half + 1 :]).all()
 
 
+@cases
+def test_a_scale_of_sixteen_colours_has_five_of_them(terminal, names, monkeypatch):
+    monkeypatch.setenv("COLORFGBG", terminal)
+
+    assert [color.name for color in colors_of(console(system="standard"))] == names
+
+
 def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
     words = ("weights", "--vocab", "6", "--dim", "3", "--heat", "--color", "always")
 
@@ -447,30 +454,59 @@ def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
     assert shown("--theme", "light", terminal=True, COLUMNS="120") == light
 
 
+Cell = str | tuple[Color | None, ...]
+
+
+def cells_of_strip(text: Text, drawn: Console) -> list[Cell]:
+    """Return what each cell of a strip shows: a mark, or the colours of its two halves."""
+    cells: list[Cell] = []
+    for segment in drawn.render(text):
+        style = segment.style or Style()
+        for character in segment.text.rstrip("\n"):
+            if character in "?!":
+                cells.append(character)
+            elif character == " ":
+                cells.append((style.bgcolor, style.bgcolor))
+            else:
+                cells.append((style.color, style.bgcolor))
+    return cells
+
+
+def cells_of_levels(pairs: np.ndarray, drawn: Console) -> list[Cell]:
+    """Return the cells that pairs of levels, (cells, 2), shall have."""
+    colors = colors_of(drawn)
+    cells: list[Cell] = []
+    for first, second in pairs.tolist():
+        if NAN in (first, second):
+            cells.append("?")
+        elif INFINITE in (first, second):
+            cells.append("!")
+        else:
+            cells.append((colors[first], colors[second]))
+    return cells
+
+
+TWO_ROWS = st.tuples(st.just(2), st.integers(1, 30))
+
+
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
-@given(
-    arrays.arrays(
-        np.float32, st.tuples(st.just(1), st.integers(1, 30)), elements=st.floats(width=32)
-    )
-)
-@example(np.float32([[1, math.nan, 1, math.inf, -1]]))
-def test_the_colours_of_a_strip_are_the_levels_of_its_numbers(system, values):
+@given(arrays.arrays(np.float32, TWO_ROWS, elements=st.floats(width=32)))
+@example(np.float32([[1, math.nan, 1], [math.inf, 1, -1]]))
+def test_the_colours_of_strips_are_the_levels_of_their_numbers(system, values):
     drawn = console(400, system)
     scale = ColorScale.of([values])
     assert scale.signed == bool((values < 0).any())
-    colors = colors_of(drawn)
-    lowest = 0 if scale.signed else len(colors) // 2  # Without negative numbers: the upper half.
+    count = len(colors_of(drawn))
+    lowest = 0 if scale.signed else count // 2  # Without negative numbers: the upper half.
+    levels = scale.levels(values, count - lowest)
+    levels[levels >= 0] += lowest
 
-    cells: list[str | Color | None] = []
-    for segment in drawn.render(strip(values, scale, drawn)):
-        style = segment.style or Style()
-        cells += [style.bgcolor if mark == " " else mark for mark in segment.text.rstrip("\n")]
+    stacked = strip(values, scale, drawn)
+    assert cells_of_strip(stacked, drawn) == cells_of_levels(levels.T, drawn)
 
-    marks = {NAN: "?", INFINITE: "!"}
-    expected: list[str | Color | None] = []
-    for level in scale.levels(values[0], len(colors) - lowest).tolist():
-        expected.append(marks.get(level) or colors[lowest + level])
-    assert cells == expected
+    upper = strip(values[:1], scale, drawn)
+    twice = np.stack([levels[0], levels[0]], axis=1)
+    assert cells_of_strip(upper, drawn) == cells_of_levels(twice, drawn)
 
 
 @given(
@@ -560,8 +596,8 @@ def test_a_picture_fits_its_lines_and_uses_them(square, size, height):
     lines = printed.splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
-    room = height - 4
-    assert ("shown: 1 in" in printed) == (size > room)
+    room = 2 * (height - 4)
+    assert ("shown: 1 in" in printed) == (size > min(room, 72))
     if size > room:
         assert 2 * len(lines) > height, "the picture uses most of its lines"
 

@@ -1,8 +1,9 @@
 """Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
-Each has a colour bar. In an SVG picture many numbers share a line and a cell; in HTML each number
-has a cell of its own if the page then fits a slide. Without colour each number is a character,
-denser for a larger number. `Matrix` yields strips in place of numbers for a heat map.
+Each has a colour bar. On a terminal two rows of a picture can share a line, in an SVG picture many
+numbers share a line and a cell; in HTML each number has a cell of its own if the page then fits a
+slide. Without colour each number is a character, denser for a larger number. `Matrix` yields strips
+in place of numbers if a page is to be a heat map.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from embcli.wording import in_line
 _WIDEST = 4  # the most cells of a number
 _SLIDE_LINES = 36  # of a picture, which strips of few rows fill
 _LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
+_NOTHING = -3  # the level of a half of a cell without a number
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
 _MARKED = Style(color=_MARK, bgcolor="#000000", bold=True)
 _colored = lru_cache(4096)(Style.from_color)
@@ -50,32 +52,57 @@ class Density(NamedTuple):
     columns_per_cell: int = 1
 
 
+_STACKED = Density(2)  # one above the other, on a coloured screen
 _FINE = Density(12, 4)  # in an SVG picture: on a slide a number is 1.5 pixels high and 2 wide
 
 
 def density_of(console: Console) -> Density:
-    return _FINE if medium_of(console).has_fine_cells else Density()
+    if not colors_of(console):
+        return Density()
+    medium = medium_of(console)
+    if medium.has_fine_cells:
+        return _FINE
+    return Density() if medium.is_file else _STACKED
 
 
 class Shades(Text):
     """A line of colours or, without colour, of characters."""
 
 
-def strip(values: np.ndarray, scale: ColorScale, console: Console, cells: int = 1) -> Shades:
-    """Return numbers, (1, columns), as one line of colours, in some cells each."""
+def strip(
+    values: np.ndarray,
+    scale: ColorScale,
+    console: Console,
+    cells: int = 1,
+    is_stacked: bool = False,
+) -> Shades:
+    """Return numbers, (1, columns), as one line of colours, in some cells each.
+
+    Those of a second row are in the lower halves of the cells, which a single stacked row leaves
+    empty.
+    """
     colors = colors_of(console)
     if not colors:
         levels = scale.levels(values[0], len(RAMP)).repeat(cells)
         characters = [MARKS.get(level) or RAMP[level] for level in levels.tolist()]
         return Shades("".join(characters), no_wrap=True)
 
+    levels = _levels(values, scale, colors)
     text = Shades(no_wrap=True)
-    for level, run in groupby(_levels(values, scale, colors)[0].tolist()):
-        count = cells * len(list(run))
-        if level in MARKS:
-            text.append(MARKS[level] * count, _MARKED)
+    lower_levels = levels[-1]
+    if is_stacked and len(levels) == 1:  # the last of an odd number of rows
+        lower_levels = np.full_like(lower_levels, _NOTHING)
+    pairs = np.stack([levels[0], lower_levels], axis=1).repeat(cells, axis=0).tolist()
+    for (upper, lower), run in groupby(pairs):
+        count = len(list(run))
+        marks = [mark for level, mark in MARKS.items() if level in (upper, lower)]
+        if marks:  # a mark stands for both halves of its cell
+            text.append(marks[0] * count, _MARKED)
+        elif upper == lower:
+            text.append(" " * count, _colored(None, colors[upper]))
         else:
-            text.append(" " * count, _colored(None, colors[level]))
+            background = None if lower == _NOTHING else colors[lower]
+            text.append("▀" * count, _colored(colors[upper], background))
     return text
 
 
@@ -258,7 +285,8 @@ class Strips(Composite):
                 if density is _FINE:
                     line = fine_strip(numbers, scale, console, fit)
                 else:
-                    line = strip(numbers, scale, console, fit.cells_per_bin)
+                    is_stacked = fit.rows_per_line > 1
+                    line = strip(numbers, scale, console, fit.cells_per_bin, is_stacked)
                 strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
