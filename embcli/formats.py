@@ -51,7 +51,7 @@ CONTENTS: dict[str, ContentKind] = {
     "decode": "text",
     "count": "list",
     "info": "list",
-    "cache": "list",
+    "cache": "page",
 }
 
 

@@ -6,7 +6,6 @@ computed as they are read, so that a result can be larger than memory.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,13 +82,6 @@ class Records:
     sequences: int = 1
     batch: tuple[int, ...] = ()
     more: Document = field(default_factory=dict)
-
-    def numbers(self, of_one_matrix: bool) -> int:
-        """Return how many numbers a format has, in one matrix or in several; else its fields."""
-        names = self.one if of_one_matrix else self.several
-        if not names:
-            return self.rows * len(self.fields)
-        return sum(math.prod(self.matrices[name].shape) for name in names)
 
     def shape(self, array: ArraySpec) -> tuple[int, ...]:
         """Return the shape of an array whose first dimension is the rows, or B and T."""

@@ -261,12 +261,8 @@ def _write_numbers(file: BinaryIO, values: np.ndarray, dtype: np.dtype[Any]) -> 
     file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
 
 
-_ROW_GROUP = 1 << 24  # bytes of a row group, at least, except of the last one
-
-
 def _parquet(reader: _Reader, file: BinaryIO) -> None:
-    """Write the table that `table` returns, in groups of rows."""
-    import pyarrow
+    """Write the table that `table` returns, a group of rows for each piece."""
     from pyarrow import parquet
 
     schema = _schema(reader)
@@ -276,14 +272,8 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
         "write_statistics": list(reader.records.fields),
     }
     with parquet.ParquetWriter(file, schema, **settings) as writer:
-        group: list[Any] = []
         for batch in _batches(reader, schema):
-            group.append(batch)
-            if sum(batch.nbytes for batch in group) >= _ROW_GROUP:
-                writer.write_table(pyarrow.Table.from_batches(group))
-                group.clear()
-        if group:
-            writer.write_table(pyarrow.Table.from_batches(group))
+            writer.write_batch(batch)
 
 
 def table(records: Records) -> Any:

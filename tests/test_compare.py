@@ -263,10 +263,9 @@ def test_a_cost_has_a_table(snapshot, name, width):
 @pytest.mark.parametrize(
     ("ids", "odd", "kind", "place", "words"),
     [
-        ([1, 2, 4], {(2, 3): np.inf}, "nan", (0, 3), "Row 2 of the weight has inf in column 3"),
-        ([1, 2, 4], {(2, 3): -np.inf}, "nan", (0, 3), "0 · -inf = NaN"),
-        ([1, 2, 4], {(2, 3): np.nan}, "nan", (0, 3), "0 · NaN = NaN"),
-        ([0], {(0, 1): np.inf, (5, 1): np.inf}, "nan", (0, 1), "Row 5 of the weight has inf"),
+        ([1, 2, 4], {(2, 3): np.inf}, "nan", (0, 3), "Another row of the weight has NaN or"),
+        ([1, 2, 4], {(2, 3): np.nan}, "nan", (0, 3), "infinity in column 3"),
+        ([0], {(0, 1): np.inf, (5, 1): np.inf}, "nan", (0, 1), "infinity in column 1"),
         ([2, 2], {(2, 3): np.inf}, "identical", None, "Bit-identical"),
         ([1, 4], {(4, 0): -0.0}, "zero sign", (1, 0), "the sign of a zero"),
     ],
@@ -320,7 +319,6 @@ def test_a_difference_gives_status_1_and_null_in_json(in_process, tmp_path):
     verdict = document["verdict"]
     assert verdict["largest_difference"] is None
     assert verdict["place"] == {"row": 0, "column": 3, "embedding": value, "linear": None}
-    assert verdict["causes"] == [{"row": 2, "column": 3, "value": "inf"}]
     assert [token["difference"] for token in document["tokens"]] == [None, 0.0]
     assert document["gradient"]["linear"][1][3] is None
 

@@ -318,9 +318,9 @@ PAGES = (
     "lookup 'Every effort' --dim 4 --trace 0",
     "compare --draw --gradient",
     "batch --ids 40,367,2885,1464,1807 --batch-size 1",
-    "positions --kind relative --context-length 4 --dim 3",
-    "positions --kind sinusoidal --similarity --context-length 4",
-    "positions --kind rotary --dim 4 --context-length 4",
+    "positions relative --context-length 4 --dim 3",
+    "positions sinusoidal --similarity --context-length 4",
+    "positions rotary --dim 4 --context-length 4",
     "neighbors --ids 2 --vocab 6 --dim 3",
     "audit --vocab 99 --dim 8 --rows all",
     "diff base.npy tuned.npy",
@@ -380,10 +380,3 @@ def test_each_field_of_a_row_is_explained(line, models, in_process):
     assert [name for name in row if not re.search(rf"\b{name}\b", of_fields)] == []
     of_matrices = entry_of("matrices").text + entry_of("neighbors").text
     assert [name for name in vectors if not re.search(rf"\b{name}s?\b", of_matrices)] == []
-
-
-def test_the_fields_of_the_cache_are_those_of_its_rows(in_process):
-    in_process.ok("weights", "--vocab", "6", "--dim", "3")
-    row = json.loads(in_process.ok("cache", "-f", "ndjson").text.splitlines()[0])
-    named = [block.name for block in entry_of("fields").blocks if "of cache" in block.text]
-    assert named == [", ".join(row)]

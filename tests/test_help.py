@@ -151,7 +151,7 @@ def test_each_example_runs(in_process, monkeypatch, example):
 def test_names_that_papers_have_for_kinds_are_understood(in_process):
     words = ("positions", "--dim", "4", "-f", "json")
     rotary = in_process.ok(*words, "rotary").out
-    assert in_process.ok(*words, "--kind", "rope").out == rotary
+    assert in_process.ok(*words, "rope").out == rotary
     assert in_process.ok(*words, "RoPE").out == rotary
 
 

@@ -26,7 +26,7 @@ FILES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.glob("*/keys
 JSON = " -f json"
 # A gradient has no lines.
 NOT_BY_ROWS = ("compare --gradient", "compare --learning-rate")
-WITHOUT_DOCUMENT = {"decode", "explain", "explore", "help", "tour"}
+WITHOUT_DOCUMENT = {"cache", "decode", "explain", "explore", "help", "tour"}
 
 
 # --- the outline of a document --------------------------------------------------------------------
@@ -74,11 +74,8 @@ def outline(document: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, in_process: InProcess) -> Path:
-    """Return a folder with three models, of which one is also in the Hugging Face cache.
-
-    It has a cache of two layers and nothing else.
-    """
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with three models, of which one is also in the Hugging Face cache."""
     folder = tmp_path_factory.mktemp("keys")
     (folder / "own.txt").write_text("Every effort\n\nmoves you\n")
     ones = np.ones((2, 3), np.float32)
@@ -97,9 +94,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, in_process: InProcess) -> P
     (snapshot / "model.safetensors").symlink_to(folder / "model.safetensors")
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(commit)
-
-    words = ("lookup", "--ids", "2", "--vocab", "6", "--dim", "3")
-    in_process.ok(*words, EMBCLI_CACHE_DIR=str(folder / "cache"))
     return folder
 
 
@@ -112,8 +106,7 @@ def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def printed(in_process: InProcess, *words: str) -> bytes:
     """Return what a command prints; its answer may be no, as that of diff."""
-    cache = {"EMBCLI_CACHE_DIR": "cache"} if words[0] == "cache" else {}
-    ran = in_process(*words, **cache)
+    ran = in_process(*words)
     assert ran.status in (0, 1), ran
     return ran.out
 
@@ -171,7 +164,7 @@ def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
     sections = []
     for value in (1.0, math.inf, math.nan, -0.0):
         right = np.array([[0, value]], np.float32)
-        verdict = judge(left, right, weight=right)
+        verdict = judge(left, right)
         sections.append(f"# {value} in place of 0\n\n{outline(verdict.document())}")
 
     snapshot("compare/keys-of-a-verdict.txt", "\n".join(sections))

@@ -79,7 +79,7 @@ SAME = [
     ),
     ("weights --vocab 6 --dim 3", "embcli.seeded(vocab=6, dim=3).weights()"),
     (
-        "positions --kind rotary --dim 4 --context-length 3 --vocab 6",
+        "positions rotary --dim 4 --context-length 3 --vocab 6",
         "embcli.seeded(vocab=6, dim=4, context_length=3).positions('rotary')",
     ),
     (

@@ -24,7 +24,6 @@ def test_the_version_has_a_short_name(in_process, flag):
 VERBS = [
     ("tokenize", "hi"),
     ("lookup", "--ids", "2,3", *TOY),
-    ("cache",),
 ]
 
 
@@ -64,7 +63,6 @@ def without_cost(text: str) -> dict[str, object]:
         "lookup --ids 2,3,5,1 --vocab 6 --dim 3",
         "weights --vocab 6 --dim 3",
         "compare",
-        "cache",
         "info",
     ],
 )
@@ -77,15 +75,6 @@ def test_json_on_a_terminal_is_the_same_document(in_process, tmp_path, monkeypat
 
     assert without_cost(shown) == document
     assert shown.replace("\n", "").isprintable()
-
-
-@cases
-def test_more_than_100_000_numbers_are_refused_on_a_terminal(in_process, command, numbers):
-    thousand_ids = ",".join(["1"] * 1000)
-    words = command.replace("IDS", thousand_ids).split()
-
-    error = in_process.refused(*words, terminal=True)
-    assert f"embcli: {numbers} numbers" in error
 
 
 @pytest.mark.parametrize("columns", range(20, 60, 5))

@@ -253,7 +253,7 @@ def test_a_page_shows_16_positions_unless_a_length_is_given(snapshot, kind):
     snapshot(f"positions/{kind}-without-length.txt", str(result))
 
 
-CHOSEN = ("positions", "--kind", "sinusoidal", "--dim", "4", "--rows")
+CHOSEN = ("positions", "sinusoidal", "--dim", "4", "--rows")
 
 
 def test_chosen_rows_are_shown_where_they_are(in_process, snapshot):
@@ -274,6 +274,3 @@ def test_the_name_of_a_kind_is_that_kind_also_beside_a_file_of_this_name(
 def test_capitals_in_the_name_of_a_kind_do_not_count(in_process, named, kind):
     expected = in_process.ok("positions", kind, "--dim", "4", "--rows", "0:2").text
     assert in_process.ok("positions", named, "--dim", "4", "--rows", "0:2").text == expected
-    assert in_process.ok("positions", "--kind", named, "--dim", "4", "--rows", "0:2").text == (
-        expected
-    )

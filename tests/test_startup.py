@@ -105,7 +105,6 @@ def test_what_needs_no_layer_imports_no_torch():
 
 
 CACHED_LAYER = {
-    "cache -f json": NUMBERS,
     f"neighbors --ids 1 {LAYER} -f json": NUMBERS,
     f"lookup --ids 1,6 {LAYER} -f parquet": NUMBERS,
     f"lookup --ids 1,6 {LAYER} -f npy": NUMBERS,

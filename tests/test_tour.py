@@ -147,8 +147,8 @@ def test_an_answer_is_right_in_several_spellings(answer):
     "answer", ["No, they are the same.", "they're the same", "No, they don't differ"]
 )
 def test_a_no_may_have_its_reason(answer):
-    assert step_with("--kind learned").is_right(answer)
-    assert not step_with("--kind learned").is_right(f"yes, not: {answer}")
+    assert step_with("positions learned").is_right(answer)
+    assert not step_with("positions learned").is_right(f"yes, not: {answer}")
 
 
 @pytest.mark.parametrize("answer", ["", "?", "1.2", "1,2", "120", "3, 4"])

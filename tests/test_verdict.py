@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from embcli.verbs.compare.pair import Pair, differences, judge
-from tests.cases import cases
 from tests.oracles import assert_same_bits
 
 Matrices = tuple[np.ndarray, np.ndarray]
@@ -96,19 +95,6 @@ def test_equal_infinities_do_not_differ():
 
     assert not differences(odd, odd).any()
     assert differences(odd, -odd)[0, 0] == np.inf
-
-
-@cases
-def test_the_causes_of_a_nan_are_the_first_weights_that_are_not_finite(infinite_rows, causes):
-    weight = np.zeros((20, 2), np.float32)
-    weight[infinite_rows, 1] = np.inf
-    zeros = np.zeros((1, 2), np.float32)
-    nan = np.array([[0, np.nan]], np.float32)
-
-    verdict = judge(zeros, nan, weight)
-
-    assert verdict.causes == tuple((row, np.inf) for row in causes)
-    assert judge(zeros, zeros + 1, weight).causes == ()
 
 
 def test_the_document_has_the_shortest_decimals_of_float32():

@@ -493,16 +493,6 @@ def positions(
         option("Input", "Token row that the positions are applied to.", "--ids ID", default="0"),
     ] = None,
     model: PositionsModel,
-    kind: Annotated[
-        str | None,
-        option(
-            "Model",
-            "Which kind of positions.",
-            "KIND",
-            default=False,
-            autocompletion=some_of(KINDS),
-        ),
-    ] = None,
     pairing: Annotated[
         names.Pairing | None,
         option(
@@ -542,7 +532,7 @@ def positions(
     # how similar the positions of a model are
     embcli positions model.safetensors --similarity
     """
-    chosen, path = named.chosen(kind)
+    chosen, path = named.chosen()
     from embcli.verbs import positions as verb
 
     return verb.positions(
@@ -1003,21 +993,14 @@ def info(
     # the models on this machine
     embcli info --models
     """
-    from embcli.verbs.info import file_info, local_models, this_machine
     from embcli.verbs.info import info as info_of_model
+    from embcli.verbs.info import local_models, this_machine
 
     is_of_model = any(value is not None for value in (named, model.path, model.tensor))
     if models and is_of_model:
         raise InputError("--models lists all models; leave out the model")
     if is_of_model:
-        try:
-            return info_of_model(model.opened(named), tensors=tensors)
-        except InputError as error:
-            path = one_path(named, model.path)
-            has_choice = model.tensor is not None or model.encoding is not None
-            if not tensors or has_choice or path is None:
-                raise
-            return file_info(path, str(error), PrintedNotes())
+        return info_of_model(model.opened(named), tensors=tensors)
     return local_models(PrintedNotes()) if models else this_machine()
 
 

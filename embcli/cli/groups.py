@@ -205,20 +205,15 @@ class KindAndPath(OptionGroup):
     ] = None
     named: o.Path_ = None
 
-    def chosen(self, option: str | None) -> tuple[Any, str | None]:
-        """Return the kind, which --kind can name as well, and the path.
-
-        The library checks the kind.
-        """
+    def chosen(self) -> tuple[Any, str | None]:
+        """Return the kind, which the library checks, and the path."""
         first = self.named_kind
         if first is None:
-            return option, self.named
+            return None, self.named
         is_path = os.access(first, os.F_OK) or not first.isalpha()
         is_kind = kind_named(first) in KINDS
         if is_path and not is_kind and self.named is None:
-            return option, first
-        if option not in (None, first):
-            raise InputError(f"{first} and --kind name the same thing, the kind; give one of them")
+            return None, first
         return first, self.named
 
 

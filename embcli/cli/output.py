@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Content = Literal["page", "text", "binary"]
-_MOST_ON_A_TERMINAL = 100_000  # numbers of a data format
 _NOT_FOR_A_TERMINAL = (
     "binary data is not for a terminal; pipe it to another program, or name a file with --output"
 )
@@ -105,11 +104,6 @@ class ResultWriter:
         kind: Content = "binary" if FORMATS[self.format].binary else "text"
         if self.format in VIEWS:
             kind = "page"
-        elif self._on_a_terminal:
-            numbers = result.records().numbers(FORMATS[self.format].one_matrix)
-            if numbers > _MOST_ON_A_TERMINAL:
-                wrong = f"{numbers:,} numbers are too many for a terminal"
-                raise OutputError(f"{wrong}; name a file with -o, or use a pipe")
         write = result._writer(self.format)
         with self._open(kind) as file:
             write(file)

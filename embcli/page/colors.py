@@ -92,10 +92,7 @@ def colors_of(console: Console) -> Sequence[Color]:
     """Return the colours of a scale on a console, the least number first; none without colour."""
     if console.color_system is None or console.no_color:
         return ()
-    background = medium_of(console).background
-    if console.color_system in ("standard", "windows"):
-        return _SCALES_OF_16[background]
-    return _SCALES[background]
+    return _SCALES[medium_of(console).background]
 
 
 def _scale(names: str) -> list[Color]:
@@ -111,10 +108,6 @@ def _scale(names: str) -> list[Color]:
 _SCALES: dict[Background, list[Color]] = {
     "light": _scale("#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00"),
     "dark": _scale("#5cc4ff #1f96ec #245579 #303030 #7a451e #e07318 #ffab4a"),
-}
-_SCALES_OF_16: dict[Background, list[Color]] = {
-    "light": [Color.parse(name) for name in ("blue", "cyan", "white", "yellow", "red")],
-    "dark": [Color.parse(name) for name in ("cyan", "blue", "black", "red", "yellow")],
 }
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from embcli.errors import OutputError
-from embcli.names import __version__
-from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.store import LIMIT, KeptFile, Store
 from embcli.wording import counted, in_bytes
@@ -25,26 +23,11 @@ class Files(Result, verb="cache"):
     entries: tuple[KeptFile, ...]  # least recently used first
     are_removed: bool
 
-    @property
-    def size(self) -> int:
-        return sum(entry.size for entry in self.entries)
-
-    def records(self) -> Records:
-        run = {"embcli": __version__, "folder": self.folder, "bytes": self.size, "limit": LIMIT}
-        times = [datetime.fromtimestamp(entry.used, timezone.utc) for entry in self.entries]
-        return listed(
-            run,
-            "layers",
-            file=(str, [entry.path.name for entry in self.entries]),
-            bytes=(int, [entry.size for entry in self.entries]),
-            used=(str, [time.isoformat() for time in times]),
-        )
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, safe_text
 
         count = len(self.entries)
-        size = in_bytes(self.size)
+        size = in_bytes(sum(entry.size for entry in self.entries))
         if self.are_removed:
             yield safe_text(f"{counted(count, 'file')} removed, {size}, from {self.folder}")
             return

@@ -290,12 +290,9 @@ def _explanation(comparison: Comparison) -> RenderResult:
         equal = "As numbers they are equal; only the sign of a zero differs"
         why = f"{equal}, as the sum of -0 and +0 is +0."
     elif verdict.kind == "nan":
-        others = [cause for cause in verdict.causes if cause[0] != token_id]
-        cause, value = others[0]
-        factor = _number(value)
         why = (
-            f"Row {cause} of the weight has {factor} in column {column}: embedding reads only the "
-            f"row of the ID, linear multiplies all others by 0, and 0 · {factor} = NaN."
+            f"Another row of the weight has NaN or infinity in column {column}: embedding reads "
+            "only the row of the ID, linear multiplies all others by 0, which makes NaN of either."
         )
     yield safe_text(why)
 

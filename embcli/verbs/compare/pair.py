@@ -32,8 +32,6 @@ class Verdict:
     place: tuple[int, int] | None = None  # the row and the column of the largest
     left: float | None = None
     right: float | None = None
-    # These rows of the weight, with their values, made the product NaN.
-    causes: tuple[tuple[int, float], ...] = ()
 
     @property
     def identical(self) -> bool:
@@ -45,12 +43,9 @@ class Verdict:
 
     def document(self) -> Document:
         place = None
-        causes = []
         if self.place is not None:
             row, column = self.place
             place = {"row": row, "column": column, "embedding": self.left, "linear": self.right}
-            for cause, value in self.causes:
-                causes.append({"row": cause, "column": column, "value": str(value)})
         return {
             "bit_identical": self.identical,
             "kind": self.kind,
@@ -58,7 +53,6 @@ class Verdict:
             "different_values": self.different,
             "largest_difference": self.difference,
             "place": place,
-            "causes": causes,
         }
 
 
@@ -72,10 +66,8 @@ def differences(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.where(is_equal, np.float32(0), np.abs(left - right))
 
 
-def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None) -> Verdict:
+def judge(left: np.ndarray, right: np.ndarray) -> Verdict:
     """Return the verdict on two float32 matrices of one shape.
-
-    The rows of `weight`, (V, D), are searched for the causes of a NaN.
 
     >>> judge(np.zeros((1, 2), np.float32), -np.zeros((1, 2), np.float32)).kind
     'zero sign'
@@ -102,11 +94,6 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
     # argmax takes the first NaN for the largest.
     place = int(np.argmax(np.where(places, sizes, -1)))
     row, column = divmod(place, left.shape[1])
-    causes = []
-    if weight is not None and kind == "nan":
-        most = 5
-        for cause in np.flatnonzero(~np.isfinite(weight[:, column]))[:most].tolist():
-            causes.append((cause, float(weight[cause, column])))
     return Verdict(
         kind=kind,
         values=left.size,
@@ -115,7 +102,6 @@ def judge(left: np.ndarray, right: np.ndarray, weight: np.ndarray | None = None)
         place=(row, column),
         left=decimals(left[row, column]),
         right=decimals(right[row, column]),
-        causes=tuple(causes),
     )
 
 
@@ -157,10 +143,6 @@ class Outputs(Pair):
     weight: np.ndarray  # (V, D) float32: the weight of both layers
     cost: Document  # multiplications, and bytes that are read or made; a JSON document has it
     gradient: Gradient | None
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        return judge(self.embedding, self.linear, self.weight)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """What embcli runs on, what a checkpoint contains, and which models programs hold on this machine.
 
-Four results answer these: Info, ModelInfo, FileInfo and Models. Each is plain data, and `page`
+Three results answer these: Info, ModelInfo and Models. Each is plain data, and `page`
 shows them.
 """
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from embcli.errors import InputError, Notes
 from embcli.names import __version__
@@ -33,7 +33,7 @@ class Info(Result, verb="info"):
     versions: dict[str, str]
     cpu_capability: str  # that of torch, or the machine's name if only torch knows it
     cache: str | None  # a folder; None if this user has none
-    encodings: dict[str, tuple[int, bool]]  # by name: V, and whether embcli carries its rank file
+    encodings: dict[str, int]  # V, by name
 
     def records(self) -> Records:
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
@@ -41,8 +41,7 @@ class Info(Result, verb="info"):
             run,
             "encodings",
             encoding=(str, list(self.encodings)),
-            vocabulary_size=(int, [size for size, _ in self.encodings.values()]),
-            carried=(bool, [is_carried for _, is_carried in self.encodings.values()]),
+            vocabulary_size=(int, list(self.encodings.values())),
         )
 
 
@@ -51,7 +50,7 @@ def this_machine() -> Info:
     import platform
     from importlib.metadata import version
 
-    from embcli.encodings.tiktoken import DEFINITIONS, rank_file
+    from embcli.encodings.tiktoken import DEFINITIONS
     from embcli.seeded_layers.build import this_build
     from embcli.store import Store
 
@@ -64,11 +63,7 @@ def this_machine() -> Info:
     for package in ("tiktoken", "numpy", "typer", "rich"):
         versions[package] = version(package)
 
-    encodings = {}
-    for name, definition in DEFINITIONS.items():
-        is_carried = rank_file(definition.ranks).is_file()
-        encodings[name] = (definition.vocabulary_size, is_carried)
-
+    encodings = {name: each.vocabulary_size for name, each in DEFINITIONS.items()}
     notes = Notes()
     store = Store.from_environment(notes)
     cache = str(store.folder) if store else None
@@ -120,42 +115,33 @@ class ModelInfo(Result, verb="info"):
             "rows_compared": head.rows,
             "reason": head.reason,
         }
-        return _records_of(
-            checkpoint.path,
-            checkpoint.tensors,
-            self.roles,
-            encoding=checkpoint.encoding.name if checkpoint.encoding else None,
-            head=head_facts,
-            recipe=self.recipe,
-            part=checkpoint.roles.part,
-            positions=checkpoint.positions,
-            first_position=checkpoint.roles.first_position,
-            guesses=dict(checkpoint.reasons),
-            special_ids=[special.document() for special in self.special_ids],
+        tensors = checkpoint.tensors
+        run = {
+            "embcli": __version__,
+            "from": checkpoint.path,
+            "format": tensors.format,
+            "files": list(tensors.files),
+            "encoding": checkpoint.encoding.name if checkpoint.encoding else None,
+            "head": head_facts,
+            "recipe": self.recipe,
+            "part": checkpoint.roles.part,
+            "positions": checkpoint.positions,
+            "first_position": checkpoint.roles.first_position,
+            "guesses": dict(checkpoint.reasons),
+            "special_ids": [special.document() for special in self.special_ids],
+            "parameters": parameters_of(tensors),
+            "metadata": facts_of(tensors),
+        }
+        chosen = [tensors[name] for name in self.roles]
+        return listed(
+            run,
+            "tensors",
+            role=(str, [role or None for role in self.roles.values()]),
+            tensor=(str, list(self.roles)),
+            shape=(list[int], [list(tensor.shape) for tensor in chosen]),
+            dtype=(str, [tensor.dtype for tensor in chosen]),
+            bytes=(int, [tensor.size for tensor in chosen]),
         )
-
-
-def _records_of(path: str, tensors: Tensors, roles: dict[str, str], **facts: Any) -> Records:
-    """Return a row for each tensor; `roles` has their names, and "" for no known role."""
-    run = {
-        "embcli": __version__,
-        "from": path,
-        "format": tensors.format,
-        "files": list(tensors.files),
-        **facts,
-        "parameters": parameters_of(tensors),
-        "metadata": facts_of(tensors),
-    }
-    chosen = [tensors[name] for name in roles]
-    return listed(
-        run,
-        "tensors",
-        role=(str, [role or None for role in roles.values()]),
-        tensor=(str, list(roles)),
-        shape=(list[int], [list(tensor.shape) for tensor in chosen]),
-        dtype=(str, [tensor.dtype for tensor in chosen]),
-        bytes=(int, [tensor.size for tensor in chosen]),
-    )
 
 
 def parameters_of(tensors: Tensors) -> int | None:
@@ -177,26 +163,6 @@ def facts_of(tensors: Tensors) -> dict[str, str]:
         if tensors.format == "safetensors" or key.startswith("general."):
             facts[in_data(key)] = in_data(str(value))
     return facts
-
-
-@dataclass(frozen=True, eq=False)
-class FileInfo(Result, verb="info"):
-    """The tensors of a file whose token matrix is not known."""
-
-    path: str
-    tensors: Tensors
-    reason: str  # why the token matrix is not known
-
-    def records(self) -> Records:
-        roles = dict.fromkeys(self.tensors, "")
-        return _records_of(self.path, self.tensors, roles, reason=self.reason)
-
-
-def file_info(path: str, reason: str, notes: Notes) -> FileInfo:
-    """Return the tensors of a file; raises InputError for one that cannot be read."""
-    from embcli.files import open_named
-
-    return FileInfo(path, open_named(path, notes), reason, notes=notes)
 
 
 def info(model: Opened, *, tensors: bool = False) -> ModelInfo:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embcli.page import Label, LeftOut, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
 from embcli.page.table import least_width
-from embcli.verbs.info import FileInfo, Info, ModelInfo, Models, facts_of, parameters_of
+from embcli.verbs.info import Info, ModelInfo, Models, facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
 
 if TYPE_CHECKING:
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
     from embcli.files.tensors import Tensors
 
+
 _SHORTENED = 12  # cells of the name of a tensor that is shortened
 
 
 def page(
-    result: Info | ModelInfo | FileInfo | Models, console: Console, options: ConsoleOptions
+    result: Info | ModelInfo | Models, console: Console, options: ConsoleOptions
 ) -> RenderResult:
     match result:
         case Info():
             yield from _machine_page(result)
         case ModelInfo():
-            yield from _model_page(result, options)
-        case FileInfo():
-            yield from _file_page(result, options)
+            yield from _model_page(result, options.max_width)
         case Models():
             yield from _models_page(result)
 
@@ -43,22 +42,20 @@ def _machine_page(info: Info) -> RenderResult:
     for name, value in facts.items():
         yield safe_text(f"{name:{width}}  {value}")
     yield ""
-    sizes = [f"{size:,}" for size, _ in info.encodings.values()]
-    carried = ["yes" if is_carried else "no" for _, is_carried in info.encodings.values()]
+    sizes = [f"{size:,}" for size in info.encodings.values()]
     yield ruled(
         [
             Label("encoding", list(info.encodings), "left"),
             Label("tokens", sizes),
-            Label("carried", carried, "left"),
         ]
     )
 
 
-def _model_page(info: ModelInfo, options: ConsoleOptions) -> RenderResult:
+def _model_page(info: ModelInfo, width: int) -> RenderResult:
     checkpoint = info.checkpoint
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
     yield from _opening(checkpoint.path, checkpoint.tensors, f"encoding: {encoding}")
-    yield ruled(_tensor_labels(info.roles, checkpoint.tensors, options.max_width))
+    yield ruled(_tensor_labels(info.roles, checkpoint.tensors, width))
     others = len(checkpoint.tensors) - len(info.roles)
     if others:
         yield ""
@@ -70,15 +67,6 @@ def _model_page(info: ModelInfo, options: ConsoleOptions) -> RenderResult:
     yield from _special_table(info)
     for reason in dict.fromkeys(checkpoint.reasons.values()):
         yield guess(reason)
-
-
-def _file_page(info: FileInfo, options: ConsoleOptions) -> RenderResult:
-    tensors = info.tensors
-    yield from _opening(info.path, tensors, "no token matrix is known")
-    labels = _tensor_labels(dict.fromkeys(tensors, ""), tensors, options.max_width)
-    yield ruled(labels[1:])  # no tensor has a role
-    yield ""
-    yield from _file_facts(tensors)
 
 
 def _opening(path: str, tensors: Tensors, remark: str) -> RenderResult:

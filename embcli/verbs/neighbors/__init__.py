@@ -33,11 +33,10 @@ from embcli.wording import Sentence
 
 @dataclass(frozen=True, eq=False)
 class Neighbors(Result, verb="neighbors"):
-    """The rows nearest to each query; query i has `vectors[i]` and `search.rankings[i]`."""
+    """The rows nearest to each query; query i has `search.rankings[i]`."""
 
     metric: Metric
     queries: list[Query]
-    vectors: list[np.ndarray]  # (D,) float64 each
     search: Search
     layer: Layer
     encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
@@ -139,6 +138,4 @@ def neighbors(
     vectors = [vector_of(query, number, matrix, metric) for number, query in enumerate(queries, 1)]
     excluded = [query.all_ids for query in queries]
     search = nearest(matrix, vectors, top, metric, among, excluded, notes.watch)
-    return Neighbors(
-        metric, queries, vectors, search, matrix, source.encoding, layers.origin, notes=notes
-    )
+    return Neighbors(metric, queries, search, matrix, source.encoding, layers.origin, notes=notes)

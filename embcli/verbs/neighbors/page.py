@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 
@@ -72,8 +70,6 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
         yield from _ranks(neighbors, number)
     else:
         yield safe_text("No other rows.")
-    if len(np.unique(query.all_ids)) > 1:
-        yield from _own_rows(neighbors, number)
 
 
 def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
@@ -89,22 +85,10 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
     labels.append(
         Label("distance" if is_distance else "score", written(scores, neighbors.style.precision))
     )
-    labels.append(_bars(neighbors, number, scores))
+    if neighbors.metric == "cosine":
+        labels.append(_bars(scores))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "rank", np.arange(1, excerpt.total + 1)))
-
-
-def _own_rows(neighbors: Neighbors, number: int) -> RenderResult:
-    """Yield the rows of a query of several rows, which are no answers to it, with their scores."""
-    own_rows = neighbors.search.left_out[number]
-    named = own_rows.ids[: _MOST_IDS + 1]  # one more tells first_of that there are others
-    if not len(named):
-        return
-    scores = written(own_rows.scores[: _MOST_IDS + 1], neighbors.style.precision)
-    names = []
-    for row, token, score in zip(named.tolist(), neighbors.tokens(named), scores, strict=True):
-        names.append(f"{shown(token) or f'ID {row}'} {score}")
-    yield safe_text(f"Left out, as part of the query: {first_of(names, _MOST_IDS)}")
 
 
 def _query_in_words(neighbors: Neighbors, number: int) -> str:
@@ -128,25 +112,9 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
     return first_of(names, _MOST_IDS)
 
 
-def _bars(neighbors: Neighbors, number: int, scores: np.ndarray) -> Label:
-    """Return a bar for each score, longer for nearer; the header shows the ends of the scale."""
+def _bars(scores: np.ndarray) -> Label:
+    """Return a bar for each cosine, longer for nearer; the header shows the ends of the scale."""
     longest = 12  # cells
-    # A row that is perpendicular to the query, and as long, has no bar; the query has a full one.
-    square = float(np.square(neighbors.vectors[number]).sum())
-    empty = 0.0
-    match neighbors.metric:
-        case "cosine":
-            full = 1.0
-        case "dot":
-            full = max(square, float(neighbors.search.rankings[number].scores.max()))
-        case "l2":
-            empty = math.sqrt(2 * square)
-            full = 0.0
-    span = (full - empty) or -1  # a query of zeros has no scale
-    shares = (scores - empty) / span
-    bars = [bar(share, longest) if share > 0 else "" for share in shares.tolist()]
-
-    left_end = f"{empty:.3g}"
-    right_end = f"{full:.3g}"
-    header = left_end + right_end.rjust(longest - len(left_end))
+    bars = [bar(share, longest) if share > 0 else "" for share in scores.tolist()]
+    header = "0" + "1".rjust(longest - 1)
     return Label(header, [safe_text(text, "accent") for text in bars], "left")
