@@ -432,13 +432,6 @@ def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sig
     assert (red[half + 1 :] > blue[half + 1 :]).all()
 
 
-@cases
-def test_a_scale_of_sixteen_colours_has_five_of_them(terminal, names, monkeypatch):
-    monkeypatch.setenv("COLORFGBG", terminal)
-
-    assert [color.name for color in colors_of(console(system="standard"))] == names
-
-
 def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
     words = ("weights", "--vocab", "6", "--dim", "3", "--heat", "--color", "always")
 
