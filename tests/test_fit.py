@@ -495,7 +495,7 @@ def test_all_ids_of_a_gguf_file_need_rows(role, token_id, found):
 
 def gguf(vocab_size: int | None = None, **arrays: list[Any]) -> Audit:
     """Return the audit of a GGUF file of five tokens, with these arrays of its tokenizer."""
-    writer = GGUFWriter("m.gguf", "llama")
+    writer = GGUFWriter("m.gguf", "mamba")
     if vocab_size is not None:
         writer.add_vocab_size(vocab_size)
     writer.add_tokenizer_model("llama")
