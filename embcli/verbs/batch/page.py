@@ -56,11 +56,8 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     yield from _losses(batches)
     if batches._is_drawn:
         rows, _ = shape_of(batches.source, "position")
-        yield safe_text(
-            f"As in the book, the position layer has C = {counted(rows, 'row')} and is drawn after "
-            "the loader starts, so its rows are not those of lookup; the token rows are. "
-            "(embcli explain numbers of the book)"
-        )
+        place = "drawn after the loader starts (lookup: C = 1,024, no loader)"
+        yield safe_text(f"Not lookup's position rows: C = {rows:,}, {place}.")
     if batches.count > 1 and not batches.all:
         yield Hint(("index",))
     if not batches._draws_windows:
