@@ -12,6 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
 from embcli.layer import shape_of
+from embcli.names import DEFAULT_CONTEXT_LENGTH
 from embcli.page import (
     Hint,
     Label,
@@ -56,8 +57,10 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     yield from _losses(batches)
     if batches._is_drawn:
         rows, _ = shape_of(batches.source, "position")
-        place = "drawn after the loader starts (lookup: C = 1,024, no loader)"
-        yield safe_text(f"Not lookup's position rows: C = {rows:,}, {place}.")
+        yield safe_text(
+            f"Not lookup's position rows: C = {rows:,}, drawn after the loader starts "
+            f"(lookup: C = {DEFAULT_CONTEXT_LENGTH:,}, no loader)."
+        )
     if batches.count > 1 and not batches.all:
         yield Hint(("index",))
     if not batches._draws_windows:

@@ -81,9 +81,11 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     if comparison.show is None:
         yield Hint(("show",))
     size = len(comparison.weight)
+    of_lookup = DEFINITIONS[DEFAULT_ENCODING].vocabulary_size
+    largest = comparison.tokens.ids.max(initial=0)
     other_rows = ""
-    if size == 1 + comparison.tokens.ids.max(initial=0):
-        of_lookup = DEFINITIONS[DEFAULT_ENCODING].vocabulary_size
+    # torch draws the last 16 numbers again, unless the matrix has whole blocks of 16.
+    if largest + 1 == size != of_lookup and comparison.weight.size % 16:
         other_rows = f", not lookup's (V = {size:,}; default: {of_lookup:,})"
     yield from origin_lines(comparison.origin, other_rows)
 

@@ -48,7 +48,7 @@ def _machine_page(info: Info) -> RenderResult:
     yield ruled(
         [
             Label("encoding", list(info.encodings), "left"),
-            Label("tokens", sizes),
+            Label("V", sizes),
             Label("carried", carried, "left"),
         ]
     )
