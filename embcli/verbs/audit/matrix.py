@@ -173,7 +173,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         unused=reasons,
         untrained=_untrained(layer, files, added, kinds, scan),
         largest=scan.largest,
-        initial=tuple(scan.others.initial(layer)),
+        initial=tuple(scan.others.initial()),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
