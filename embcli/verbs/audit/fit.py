@@ -6,7 +6,6 @@ None reads a row of tokens. `check_sizes` is for a model without files, too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy as np
 from embcli.encodings.encoding import UnknownTokenizerError
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.families import HEAD_BIASES
 from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
 from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
@@ -133,31 +131,15 @@ def check_vocab_size(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Find
 def check_head(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the output head fits the token matrix, and has a row for each token."""
     try:
-        head = checkpoint.head
+        _ = checkpoint.head
         if checkpoint.roles.misfit_head:
             yield Finding("alarm", "head", 1, checkpoint.roles.misfit_head)
-        # Without a tensor, the head can be tied to the matrix of the other part.
-        if head.tensor is not None or checkpoint.roles.part is None:
-            yield from _wrong_biases(checkpoint, (head.tensor or checkpoint.roles.token).shape[0])
     except PackedError as error:
         yield NotChecked(f"the output head: {error}")
     except InputError as error:
         yield Finding("alarm", "head", 1, str(error))
     if files.head is not None and files.head.tensor is not None:
         yield from _wrong_size(files.head.tensor, files)
-
-
-def _wrong_biases(checkpoint: Checkpoint, size: int) -> Iterator[Finding]:
-    """Yield the biases of a head that do not have a number for each of its rows."""
-    biases: dict[object, Tensor] = {}
-    for name in HEAD_BIASES.split():
-        bias = checkpoint.roles.nearest(name)
-        if bias is not None:
-            biases[bias.stored_at] = bias
-    for bias in biases.values():
-        if math.prod(bias.shape) != size:
-            text = f"{bias} does not have a number for each of the head's {size:,} rows"
-            yield Finding("alarm", "head", 1, text)
 
 
 def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
