@@ -19,7 +19,6 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     load.check_index,
     beside.check_weights,
     beside.check_vocabularies,
-    fit.check_input_tensors,
     fit.check_positions,
     fit.check_tokenizer,
     fit.check_config,

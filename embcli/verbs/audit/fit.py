@@ -41,24 +41,13 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
         yield Finding("remark", "padding", padding, text, is_in_matrix=True)
 
 
-def check_input_tensors(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that what token rows are added to, normed or projected with is finite."""
-    try:
-        for name in checkpoint.input_tensors:
-            if not np.isfinite(checkpoint.tensors.array(name)).all():
-                text = f"{name} has non-finite values, and the first block reads it"
-                yield Finding("alarm", "non-finite", 1, text)
-    except InputError as error:
-        yield NotChecked(f"what is done to token rows: {error}")
-
-
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     """Check that no row of a learned position matrix is zero, except those of no position."""
     try:
         tensor = checkpoint.roles.find("position")
         values = None if tensor is None else checkpoint.tensors.array(tensor.name)
     except InputError:
-        return  # check_input_tensors says why
+        return  # check_other_tensors counts it among those that were not checked
     if values is None or values.ndim != 2:
         return
     first = checkpoint.roles.first_position
