@@ -54,16 +54,12 @@ def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> di
         with suppress(InputError):
             tensor = tensors[name]
             *sizes, dim = tensor.shape or (1,)
-            is_read = not sizes or are_small or name in always
+            is_chosen = not sizes or are_small or name in always
             strides = tensor.strides
             if strides and not sizes:
                 strides = (0, *strides)
-            if (
-                tensor.size
-                and is_read
-                and not tensor.unreadable
-                and (not strides or len(strides) == 2)
-            ):
+            is_matrix = not strides or len(strides) == 2
+            if tensor.size and is_chosen and is_matrix and not tensor.unreadable:
                 rows = replace(tensor, shape=(math.prod(sizes), dim), strides=strides)
                 blocks = rows.matrix(rows).blocks()
                 largest[name] = float(np.max([np.abs(block).max() for block in blocks]))
