@@ -719,8 +719,6 @@ def diff(
     atol: Annotated[
         float, option("View", "Rows whose values differ by at most X are equal.", "X")
     ] = 0.0,
-    rows: o.Rows = None,
-    match: o.Match = None,
     text: Annotated[
         Path | None, option("View", "Compare the IDs of the text in a file, too.", "--file PATH")
     ] = None,
@@ -743,7 +741,7 @@ def diff(
     options = {"encoding": encoding, "tensor": tensor}
     words = None if text is None else read_text(text, "--file", "embcli diff")
     if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
-        return _diff_of_vocabularies((base, tuned), options, match, top, words)
+        return _diff_of_vocabularies((base, tuned), options, top, words)
     notes = PrintedNotes()  # are those of both models
     base_model = opened(options, base, notes)
     tuned_model = opened(options, tuned, notes)
@@ -755,8 +753,6 @@ def diff(
         layer=layer,
         tokens=tokens,
         atol=atol,
-        rows=rows,
-        match=match,
         text=words,
         top=top,
     )
@@ -770,7 +766,7 @@ def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
 
 
 def _diff_of_vocabularies(
-    paths: tuple[str, str], options: Options, match: str | None, top: int, text: str | None
+    paths: tuple[str, str], options: Options, top: int, text: str | None
 ) -> Any:
     """Compare the tokens of two tokenizers, of which one can be that of a model."""
     from embcli import encodings
@@ -784,7 +780,7 @@ def _diff_of_vocabularies(
         else:
             found.append(vocabulary(opened(options, path, notes)))
     base, tuned = found
-    return compare_tokens(base, tuned, match, top, notes, text)
+    return compare_tokens(base, tuned, top, notes, text)
 
 
 @command("Matrices and models")

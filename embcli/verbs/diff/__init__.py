@@ -22,10 +22,9 @@ from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed
 from embcli.result import Result
-from embcli.selection import Selection
-from embcli.tokens import chosen_rows, token_text, tokens_of
+from embcli.tokens import token_text, tokens_of
 from embcli.verbs.diff.converted import Converted
-from embcli.verbs.diff.measure import Matching, chosen_among, compare_rows, match_rows
+from embcli.verbs.diff.measure import Matching, compare_rows, match_rows
 from embcli.verbs.diff.tokens import (
     TokenDiff,
     Vocabulary,
@@ -210,8 +209,6 @@ def diff(
     layer: TokenLayer | None = None,
     tokens: bool = False,
     atol: float = 0.0,
-    rows: Selection | None = None,
-    match: str | None = None,
     text: str | None = None,
     top: int = SHOWN_ROWS,
 ) -> Diff | TokenDiff:
@@ -219,9 +216,8 @@ def diff(
 
     Rows are matched by their tokens. Rows whose values differ by at most `atol` count as equal.
     `layer` names the only matrix that is compared; without it, the output heads are compared as
-    well, if both models have one of their own. `rows` chooses rows by their IDs, and `match`, a
-    regular expression, by their tokens. The IDs that both tokenizers give to a `text` are compared
-    as well. The page shows `top` rows of each kind.
+    well, if both models have one of their own. The IDs that both tokenizers give to a `text` are
+    compared as well. The page shows `top` rows of each kind.
 
     A GGUF file is compared with the model that it was made of: its values count as equal if they
     can be those of the model, rounded or quantised, and special tokens are compared, too.
@@ -242,8 +238,8 @@ def diff(
 
     notes = model.notes.begun(other.notes)
     compared: TokenLayer = layer or "token"
-    base_size, base_dim = shape_of(model.source, compared)
-    tuned_size, tuned_dim = shape_of(other.source, compared)
+    _, base_dim = shape_of(model.source, compared)
+    _, tuned_dim = shape_of(other.source, compared)
     has_tokens = model.source.encoding is not None and other.source.encoding is not None
     lengths = ""
     if base_dim != tuned_dim and not tokens:
@@ -255,14 +251,13 @@ def diff(
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
     if tokens or lengths:
-        found = compare_tokens(vocabulary(model), vocabulary(other), match, top, notes, text)
+        found = compare_tokens(vocabulary(model), vocabulary(other), top, notes, text)
         return replace(found, lengths=lengths)
 
     if compared == "token":
         remark_scaled(notes, model, other)
-    ids = chosen_rows(rows, None, max(base_size, tuned_size), None)
     converted = Converted.of(model.source, other.source)
-    options = _Options(atol, ids, match, top, converted)
+    options = _Options(atol, top, converted)
     result = _diff_of_layer(model, other, compared, options, notes)
     if text is not None:
         vocabulary(model)
@@ -274,8 +269,6 @@ def diff(
 
 class _Options(NamedTuple):
     atol: float
-    ids: np.ndarray | None  # the chosen rows, (n,) int64; None for all
-    match: str | None
     top: int
     converted: Converted | None
 
@@ -336,9 +329,6 @@ def _diff_of_layer(
     sizes = (base[layer].shape[0], tuned[layer].shape[0])
     encodings = (model.source.encoding, other.source.encoding)
     matching = match_rows(sizes, encodings)
-    matching = chosen_among(matching, encodings, options.ids, options.match)
-    if not sum(map(len, (*matching.pairs, *matching.alone))):
-        raise InputError(Sentence("{rows} and {match} choose no row to compare"))
     rounding = None
     if options.converted is not None:
         layers_of_gguf = base if options.converted.gguf is model.source else tuned

@@ -17,7 +17,7 @@ from embcli.files.gguf import block_steps
 from embcli.files.numbers import held_by_float32, rounded_to
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
-from embcli.tokens import matching_rows, tokens_of
+from embcli.tokens import tokens_of
 
 Encodings = tuple[Encoding | None, Encoding | None]  # of BASE, and of TUNED; None if unknown
 
@@ -69,33 +69,6 @@ def _rows_of_equal_tokens(
             base_rows.append(row)
             tuned_rows.append(tuned_rows_by_token[token].popleft())
     return np.array(base_rows, np.int64), np.array(tuned_rows, np.int64)
-
-
-def chosen_among(
-    matching: Matching, encodings: Encodings, ids: np.ndarray | None, match: str | None
-) -> Matching:
-    """Return a matching without the rows that were not chosen, by their IDs or their tokens.
-
-    A pair is chosen by its row of BASE, or by its token in TUNED if only TUNED has tokens. None
-    chooses all rows.
-    """
-    known = 0 if encodings[0] is not None else 1
-
-    def chosen(rows: np.ndarray, number: int) -> np.ndarray:
-        if ids is not None:
-            rows = np.intersect1d(rows, ids)
-        if match is None:
-            return rows
-        if encodings[number] is None and number != known:
-            return rows[:0]
-        return matching_rows(rows, match, encodings[number])
-
-    base_rows, tuned_rows = matching.pairs
-    base_alone, tuned_alone = matching.alone
-    known_rows = matching.pairs[known]
-    is_chosen = np.isin(known_rows, chosen(known_rows, known))
-    pairs = (base_rows[is_chosen], tuned_rows[is_chosen])
-    return Matching(pairs, (chosen(base_alone, 0), chosen(tuned_alone, 1)), matching.by)
 
 
 class ComparedRows(NamedTuple):
