@@ -53,8 +53,7 @@ class Diff(Result, verb="diff"):
     none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
     TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
     has no direction, an L2 distance and a largest difference if a value is not finite. `head`
-    compares the output heads, if both models have one of their own. `lone_head` names the only
-    model that has one, unless that is a copy of its token matrix.
+    compares the output heads, if both models have one of their own.
     """
 
     layer: TokenLayer
@@ -70,7 +69,6 @@ class Diff(Result, verb="diff"):
     are_arrays: bool = False  # whether both files hold only arrays
     atol: float = 0.0
     head: Diff | None = None
-    lone_head: SideName | None = None
     rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -103,8 +101,6 @@ class Diff(Result, verb="diff"):
         reasons = differences(self.counts, "row")
         if self.head is not None and self.head.different:
             reasons.append(f"in the output head {self.head._why_no}")
-        if self.lone_head:
-            reasons.append(f"an output head only in {self.lone_head}")
         if self.other_shapes:
             reasons.append(self.other_shapes)
         reasons += self.rules or ()
@@ -173,7 +169,6 @@ class Diff(Result, verb="diff"):
             "matched_by": self.matching.by,
             "atol": self.atol,
             "head": self.head.counts if self.head else None,
-            "lone_head": self.lone_head,
             "rules": self.rules,
             "quantiles_at": list(QUANTILES_AT),
             "cosine_distance": self.quantiles(self.cosine_distances),
@@ -291,15 +286,9 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
     except InputError as error:  # a head is packed, or several tensors could be it
         notes.add(f"the output heads are not compared: {error}")
         return result
-    if base_head and tuned_head:
-        if base_head.dim != tuned_head.dim:
-            return result
-        return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
-    lone_head = base_head or tuned_head
-    are_models = _has_type(model) and _has_type(other)
-    if lone_head is None or lone_head.relation == "equal" or not are_models:
+    if base_head is None or tuned_head is None or base_head.dim != tuned_head.dim:
         return result
-    return replace(result, lone_head="BASE" if base_head else "TUNED")
+    return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
 
 
 def _own_head(model: Opened) -> Head | None:
@@ -311,14 +300,6 @@ def _own_head(model: Opened) -> Head | None:
         return None
     head = source.head
     return None if head.tensor is None or head.relation == "same" else head
-
-
-def _has_type(model: Opened) -> bool:
-    """Return whether config.json or metadata say of what type a model is; other files are parts."""
-    from embcli.files.checkpoint import Checkpoint
-
-    source = model.source
-    return isinstance(source, Checkpoint) and bool(source.roles.settings.values.get("model_type"))
 
 
 def _diff_of_layer(

@@ -122,9 +122,6 @@ def _verdict(diff: Diff) -> Answer:
     if diff.head is not None:
         clauses.append(f"the output heads {_verdict_in_words(diff.head)}")
         unopened -= 1
-    if diff.lone_head:
-        clauses.append(f"only {diff.lone_head} has an output head of its own")
-        unopened -= 1
     if any(side.origin.has_adapter for side in diff.sides):
         clauses.append("the adapter is not applied")
     if diff.rules:
