@@ -24,7 +24,6 @@ from embcli.verbs.audit.measure import (
     RowKinds,
     Scan,
     Separation,
-    check_covariance_fits,
     indicators_of,
     row_kinds,
     scan_rows,
@@ -44,10 +43,9 @@ class MatrixAudit:
     `values` has the norms of all rows and, if rows are known to be unused, what tells how far each
     row is from theirs; lower means less trained. The indicators are those of Land and Bartolo 2024,
     "Fishing for Magikarp: Automatically Detecting Under-trained Tokens in Large Language Models".
-    With u the mean of the unused rows, `cosine_distance` is 1 - cos(row, u), `centred` the same
-    after subtracting the mean of all rows from both, and `without_first` the same after subtracting
-    their first principal component. They are NaN for a row without a direction. One of them, or the
-    norm, separates the unused rows best from the others.
+    With u the mean of the unused rows, `cosine_distance` is 1 - cos(row, u), and `centred` the same
+    after subtracting the mean of the used rows from both. They are NaN for a row without a
+    direction. One of them, or the norm, separates the unused rows best from the others.
     """
 
     name: TokenLayer
@@ -139,8 +137,6 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     """Return what is unusual in a matrix of a model."""
     size, dim = layer.shape
     reasons = unused(files.encoding, size) if files.encoding else {}
-    if reasons:
-        check_covariance_fits(dim)
     added = _added(files, reasons, size)
     kinds = row_kinds(size, reasons, added)
     scan = scan_rows(layer, kinds, watch)

@@ -196,7 +196,6 @@ _INDICATORS = {
     "norm": "norm",
     "cosine_distance": "cosine distance",
     "centred": "centred cosine distance",
-    "without_first": "cosine distance without the first component",
 }
 
 
