@@ -19,7 +19,7 @@ from embcli.errors import InputError
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 
-Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces"]
+Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces", "ordinary"]
 # Distances in units of the spread of the other rows. Training moves rows apart by more than the
 # first, and the mean of the others by less than the second, unless all of them are trained long.
 _APART = 1e-3
@@ -100,7 +100,7 @@ def untrained(
     the root of the mean squared distance from it, and `norms` has those of the used ones, (n,).
     `equal` has the groups of equal rows, and `deviation` is the standard deviation with which the
     model draws new rows. Tokens of the trace "length" cannot be told from trained ones, and those
-    of "pieces" are as some programs add them.
+    of "pieces" are as some programs add them. "ordinary" tokens were not added, and have the mean.
     """
     ids = np.array(sorted(names), np.int64)[:_MOST_ADDED]
     added = AddedRows(layer, ids, spread)

@@ -15,7 +15,7 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
-from embcli.verbs.audit.added import Trace, untrained
+from embcli.verbs.audit.added import AddedRows, Trace, untrained
 from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.dtypes import other_dtype
 from embcli.verbs.audit.files import ModelFiles
@@ -33,6 +33,7 @@ from embcli.verbs.audit.measure import (
 
 _HISTOGRAM_BINS = 24
 _LEAST_OTHERS = 20  # rows, whose mean says something
+_MOST_READ = 4000  # ordinary rows that are as long as the mean of all
 _DEVIATION = 0.02  # with which most models of transformers draw rows
 
 
@@ -207,10 +208,14 @@ def _untrained(
     others = scan.others.moments()
     old_rows = np.count_nonzero(np.isfinite(scan.norms) & ~kinds.added)
     mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
-    norms = scan.norms[~kinds.unused & ~kinds.added & (scan.norms > 0)]
+    ordinary = np.flatnonzero(~kinds.unused & ~kinds.added & (scan.norms > 0))
+    norms = scan.norms[ordinary]
     if len(norms) < _LEAST_OTHERS:
         return {}
     spread = min(others.spread, float(np.median(norms)))  # An outlier makes only the first large.
     deviation = files.deviation or _DEVIATION
     found = untrained(layer, added, mean, spread, norms, scan.equal, files.encoding, deviation)
+    is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
+    rows = AddedRows(layer, ordinary[is_as_long][:_MOST_READ], spread)
+    found["ordinary"] = rows.taken(rows.at(mean) & ~np.isin(rows.ids, files.padding_rows))
     return {trace: ids for trace, ids in found.items() if len(ids)}

@@ -26,6 +26,7 @@ _TRACES: dict[Trace, str] = {
     "drawn": "as long as rows that a model draws",
     "pieces": "the means of the pieces of their names",
     "length": "as long as rows that a model draws",
+    "ordinary": "the mean of all rows",
 }
 
 
@@ -33,7 +34,7 @@ def check_untrained(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that the rows of added tokens were trained."""
     for trace, rows in matrix.untrained.items():
         ids = tuple(rows.tolist())
-        tokens = counted(len(ids), "added token")
+        tokens = counted(len(ids), "token" if trace == "ordinary" else "added token")
         where = f"{rows_in_words(ids)} of the {matrix.in_words}"
         level: Level = "finding"
         looks = "looks untrained" if len(ids) == 1 else "look untrained"
