@@ -110,3 +110,9 @@ def test_groups_of_outliers_do_not_hide_one_another():
     norms = np.random.default_rng(0).uniform(0.5, 2, 800)
     norms[[3, 70, 300, 555]] *= 1000
     assert outliers(norms, np.ones(800)).tolist() == [3, 70, 300, 555]
+
+    short = np.ones(800)
+    short[500:520] = 1e-3
+    assert outliers(short, np.ones(800)).tolist() == [*range(500, 520)]
+    short[[300, 310]] = 1e-3  # Tokens that no text has are short, too.
+    assert not len(outliers(short, np.ones(800)))

@@ -13,10 +13,13 @@ def outliers(norms: np.ndarray, largest: np.ndarray) -> np.ndarray:
 
     A row is one if its norm or largest value is beyond 20 times the 99.9 % quantile of the others,
     or below a twentieth of their 0.1 % quantile. So is each of at most half of the rows that are 20
-    times beyond all others.
+    times beyond all others; short ones, which tokens without a text can have, if they are a block.
     """
     found = [_far_above(values) for values in (norms, largest, 1 / norms, 1 / largest)]
     found += [_above_gap(values) for values in (norms, largest)]
+    short = np.sort(_above_gap(1 / norms))
+    if (np.diff(short) == 1).all():
+        found.append(short)
     return np.unique(np.concatenate(found))
 
 
