@@ -133,7 +133,7 @@ def test_the_fullest_page_fits_a_small_screen(in_process, snapshot):
 def test_the_data_has_the_planted_faults_and_no_others(in_process, tied):
     write_model(planted(tied), tied)
 
-    document = document_of(in_process, "audit", "m", "--rows", "all")
+    document = document_of(in_process, "audit", "m")
 
     assert document["audit"]["faults"] == {
         "non-finite": 2,
@@ -155,16 +155,12 @@ def test_the_data_has_the_planted_faults_and_no_others(in_process, tied):
         "padding": PADDING,
         "candidates": 3,
     }
-    rows = document["rows"]
-    assert [row["token"] for row in rows[199:201]] == ["w199", "[unused0]"]
-    faults = {row["id"]: row["fault"] for row in rows if row["fault"]}
-    assert faults == {5: "zero", 7: "non-finite", 9: "non-finite"}
-    equal = {row["id"]: row["equal_to"] for row in rows if row["equal_to"] is not None}
-    assert equal == {30: 20, 40: 20, 31: 21}
-    candidates = [row["id"] for row in rows if row["candidate"]]
-    assert candidates == [50, 51, 52]
-    reasons = [row["unused"] for row in rows]
-    assert reasons == [None] * USED + ["reserved"] * RESERVED + ["padding"] * PADDING
+    ids = {finding["kind"]: finding["ids"] for finding in document["findings"]}
+    assert (ids["zero"], ids["non-finite"]) == ([5], [7, 9])
+    matrix = document["audit"]["matrices"]["token"]
+    assert matrix["equal"] == [[20, 30, 40], [21, 31]]
+    assert {*matrix["candidates"]} == {50, 51, 52}
+    assert matrix["unused"] == {"reserved": RESERVED, "padding": PADDING}
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -251,7 +247,7 @@ def test_a_matrix_of_one_value_is_audited(in_process, shape, value, status):
     save_file({"wte.weight": np.full(shape, value, np.float32)}, "m.safetensors")
 
     for name in ("table", "csv", "json"):
-        ran = in_process("audit", "m.safetensors", "--rows", "all", "-f", name)
+        ran = in_process("audit", "m.safetensors", "-f", name)
 
         assert ran.status == status
         assert ran.out

@@ -673,10 +673,6 @@ def audit(
             autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
         ),
     ] = None,
-    rows: Annotated[
-        str | None,
-        option("Output", "Data of rows in place of findings: all, or 0:5,100.", "--rows ROWS"),
-    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show what looks unusual in a token matrix.
@@ -699,7 +695,7 @@ def audit(
             "audit needs a model, such as embcli audit model.safetensors; "
             "--vocab, --dim or --seed audit a seeded layer"
         )
-    return verb.audit(model.opened(named), layer=layer, fail_on=fail_on, rows=rows, top=top)
+    return verb.audit(model.opened(named), layer=layer, fail_on=fail_on, top=top)
 
 
 @command("Matrices and models", view=BARE)
