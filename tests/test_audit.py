@@ -234,9 +234,7 @@ def test_the_norms_of_a_matrix_of_several_blocks_are_those_of_plain_numpy():
     finite = np.delete(matrix, 1200, axis=0).astype(np.float64)
     norms = np.linalg.norm(finite, axis=1)
     quantiles = np.quantile(norms, (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1))
-    counts, _ = np.histogram(norms, 24)
     np.testing.assert_allclose(found.quantiles, quantiles, rtol=1e-12)
-    assert found.histogram == tuple(counts.tolist())
 
 
 # --- odd matrices and verdicts --------------------------------------------------------------------

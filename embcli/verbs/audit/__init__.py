@@ -166,7 +166,6 @@ def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
         "rows": len(matrix.measured),
         "quantiles": matrix.quantiles,
         "quantiles_at": list(QUANTILES_AT),
-        "histogram": matrix.histogram,
         "indicator": separation.indicator,
         "area": separation.area,
         "threshold": separation.threshold,

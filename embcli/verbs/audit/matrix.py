@@ -31,7 +31,6 @@ from embcli.verbs.audit.measure import (
     unused,
 )
 
-_HISTOGRAM_BINS = 24
 _LEAST_OTHERS = 20  # rows, whose mean says something
 _MOST_READ = 4000  # ordinary rows that are as long as the mean of all
 _DEVIATION = 0.02  # with which most models of transformers draw rows
@@ -118,20 +117,6 @@ class MatrixAudit:
     @cached_property
     def quantiles(self) -> tuple[float, ...]:
         return quantiles(self.norms[self.measured])
-
-    @cached_property
-    def histogram(self) -> tuple[int, ...]:
-        """The number of those norms in each of 24 equal parts of their range.
-
-        The largest norm is in the last part.
-        """
-        norms = self.norms[self.measured]
-        if not len(norms):
-            return ()
-        # numpy.histogram itself refuses a range that is too narrow for 24 parts.
-        edges = np.linspace(norms.min(), norms.max(), _HISTOGRAM_BINS + 1)
-        counts, _ = np.histogram(norms, edges)
-        return tuple(counts.tolist())
 
 
 def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Watch) -> MatrixAudit:

@@ -139,17 +139,8 @@ def _matrix_facts(audit: Audit, matrix: MatrixAudit) -> Iterator[Fact]:
     if matrix.quantiles:
         numbers = written(np.array(matrix.quantiles), audit.style.precision)
         norms = dict(zip(QUANTILES, numbers, strict=True))
-        bars = _bars(matrix.histogram)
-        text = f"{norms['least']} {bars} {norms['largest']}, median {norms['median']}"
+        text = f"{norms['least']} to {norms['largest']}, median {norms['median']}"
     yield Fact("norms", text)
-
-
-def _bars(histogram: tuple[int, ...]) -> str:
-    """Return a bar for each count, in eighths of a line rounded up, so that only 0 has none."""
-    blocks = " ▁▂▃▄▅▆▇█"
-    highest = max(histogram)
-    eighths = [-(-8 * count // highest) for count in histogram]
-    return "".join(blocks[height] for height in eighths)
 
 
 def _head_facts(audit: Audit) -> Iterator[Fact]:
