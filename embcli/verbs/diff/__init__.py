@@ -65,7 +65,6 @@ class Diff(Result, verb="diff"):
     distances: np.ndarray  # (pairs,) float64, L2
     largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
     columns: np.ndarray  # (pairs,) int64: the column of that value; 0 if all values are equal
-    other_bits: int  # pairs that are equal in value, but not in bits
     are_arrays: bool = False  # whether both files hold only arrays
     atol: float = 0.0
     head: Diff | None = None
@@ -164,7 +163,6 @@ class Diff(Result, verb="diff"):
         run = {"embcli": __version__, "base": base.document(), "tuned": tuned.document()}
         summary = {
             "counts": self.counts,
-            "other_bits": self.other_bits,
             "different": self.different,
             "matched_by": self.matching.by,
             "atol": self.atol,

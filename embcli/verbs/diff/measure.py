@@ -79,8 +79,6 @@ class ComparedRows(NamedTuple):
     distances: np.ndarray  # (pairs,) float64
     largest_differences: np.ndarray  # (pairs,) float64
     columns: np.ndarray  # (pairs,) int64: where these are
-    # Pairs of one dtype that are equal in value, but not in bits, which decimals do not have.
-    other_bits: int
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -98,7 +96,6 @@ def compare_rows(
     count as equal if they may have been.
     """
     all_base_rows, all_tuned_rows = matching.pairs
-    has_bits = base.dtype == tuned.dtype != "decimal"
     base.load()
     tuned.load()
     count = len(all_base_rows)
@@ -107,7 +104,6 @@ def compare_rows(
     distances = np.zeros(count)
     largest_differences = np.zeros(count)
     columns = np.zeros(count, np.int64)
-    other_bits = 0
     values_per_block = 1 << 20
     step = max(values_per_block // base.shape[1], 1)
     blocks = np.split(np.arange(count), range(step, count, step))
@@ -115,8 +111,8 @@ def compare_rows(
     for pairs in watch(blocks, count, len):
         base_stored = base.stored(all_base_rows[pairs])
         tuned_stored = tuned.stored(all_tuned_rows[pairs])
-        if has_bits:
-            # Most rows have equal bytes, and need not become numbers.
+        if base.dtype == tuned.dtype != "decimal":
+            # Most rows have equal bytes, and need not become numbers. Decimals lose digits there.
             differs = (base_stored.view(np.uint8) != tuned_stored.view(np.uint8)).any(axis=1)
             pairs = pairs[differs]
             base_stored = base_stored[differs]
@@ -138,8 +134,6 @@ def compare_rows(
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        if has_bits:
-            other_bits += len(pairs) - len(changed)
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
         # Squares of very large and very small values are not numbers of float64: these are scaled.
@@ -155,9 +149,7 @@ def compare_rows(
 
     for values in (cosine_distances, distances, largest_differences):
         values[~np.isfinite(values)] = np.nan
-    return ComparedRows(
-        equal, cosine_distances, distances, largest_differences, columns, other_bits
-    )
+    return ComparedRows(equal, cosine_distances, distances, largest_differences, columns)
 
 
 # Integers are compared as stored: float64 does not hold all of them.

@@ -69,10 +69,7 @@ def _matrices(diff: Diff) -> str:
 
 def _counts_in_words(diff: Diff) -> str:
     counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
-    text = ", ".join(counts) or "none"
-    if diff.other_bits:
-        text += f"; equal in value, not in bits (such as 0.0 and -0.0): {diff.other_bits:,}"
-    return text
+    return ", ".join(counts) or "none"
 
 
 def _matrix_in_words(diff: Diff, side: Side) -> str:
