@@ -167,7 +167,6 @@ def test_zeros_and_nan_that_differ_only_in_bits_are_equal():
     assert found.changed.tolist() == [3, 5, 4], "non-finite rows come first"
     assert np.isnan(found.cosine_distances[3:]).all()
     assert found.distances[4] == 3
-    assert found.quantiles(found.distances)[0] == 3
 
     found = compared("base.safetensors", saved("wide.safetensors", other, torch.float64))
     assert found.counts["equal"] == 3
@@ -197,8 +196,6 @@ def test_matrices_are_compared_by_value(left, right):
     assert found.equal[EQUAL].all()
     np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
     assert np.diff(found.distances[found.changed]).max() <= 0
-    median = np.median(moves[is_changed])
-    assert found.quantiles(found.distances)[3] == pytest.approx(median, rel=1e-12)
 
 
 @cases

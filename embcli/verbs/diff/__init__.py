@@ -18,7 +18,6 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, check_choice, check_top
 from embcli.layer import Layers, Origin, shape_of
 from embcli.names import SHOWN_ROWS, TokenLayer, __version__
-from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed
 from embcli.result import Result
@@ -122,13 +121,6 @@ class Diff(Result, verb="diff"):
         sorted_pairs: np.ndarray = pairs[np.argsort(-distances, kind="stable")]
         return sorted_pairs
 
-    def quantiles(self, values: np.ndarray) -> tuple[float, ...]:
-        """Return the quantiles of a value of the pairs that changed.
-
-        They are those at QUANTILES_AT; there are none if no pair has a finite value.
-        """
-        return quantiles(values[self.changed])
-
     def tokens(self, pairs: np.ndarray) -> list[bytes | None]:
         known = 0 if self.base.encoding else 1
         rows = self.matching.pairs[known]
@@ -168,9 +160,6 @@ class Diff(Result, verb="diff"):
             "atol": self.atol,
             "head": self.head.counts if self.head else None,
             "rules": self.rules,
-            "quantiles_at": list(QUANTILES_AT),
-            "cosine_distance": self.quantiles(self.cosine_distances),
-            "l2_distance": self.quantiles(self.distances),
         }
         return replace(listed(run, "rows", **columns), more={"diff": summary})
 
