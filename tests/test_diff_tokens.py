@@ -309,7 +309,7 @@ def test_rows_within_a_tolerance_are_equal_as_numpy_has_it(in_process):
     np.save("tuned.npy", tuned)
     page = in_process.ok("diff", "base.npy", "tuned.npy", "--atol", "1").text
     assert "differ by at most 1" in page
-    assert "arrays are equal" in page
+    assert "matrices are equal" in page
 
 
 def test_heads_of_both_models_are_compared_in_the_same_run(in_process, snapshot):

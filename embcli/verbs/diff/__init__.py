@@ -64,7 +64,6 @@ class Diff(Result, verb="diff"):
     distances: np.ndarray  # (pairs,) float64, L2
     largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
     columns: np.ndarray  # (pairs,) int64: the column of that value; 0 if all values are equal
-    are_arrays: bool = False  # whether both files hold only arrays
     atol: float = 0.0
     head: Diff | None = None
     rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
@@ -319,18 +318,10 @@ def _diff_of_layer(
         tuned=side("TUNED", 1, tuned),
         matching=matching,
         **compared._asdict(),
-        are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
         top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,
     )
-
-
-def _is_array(model: Opened) -> bool:
-    from embcli.files.checkpoint import Checkpoint
-
-    source = model.source
-    return isinstance(source, Checkpoint) and source.tensors.is_array
 
 
 def _rules(

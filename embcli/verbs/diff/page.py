@@ -60,11 +60,12 @@ def page(diff: Diff) -> Iterator[RenderableType]:
 
 
 def _matrices(diff: Diff) -> str:
+    if diff.layer == "head":
+        return "output heads"
     if any(side.origin.is_custom_tensor for side in diff.sides):
         return "tensors"
-    if diff.are_arrays:
-        return "arrays"
-    return "output heads" if diff.layer == "head" else "token matrices"
+    has_tokens = any(side.encoding for side in diff.sides)
+    return "token matrices" if has_tokens else "matrices"
 
 
 def _counts_in_words(diff: Diff) -> str:
