@@ -368,7 +368,7 @@ def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process):
     assert not compared("base.csv", "tuned.csv").different
 
 
-def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process):
+def test_the_largest_difference_of_a_row_is_named(in_process):
     matrix = vectors().astype(np.float64)
     tuned = matrix.copy()
     tuned[[3, 7], [5, 23]] -= [2, 1e-3]
@@ -389,10 +389,8 @@ def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process):
     differences[13, 2] = np.nan  # It is not finite.
     differences[15, 4] = 0  # Both are the same infinity.
     assert np.array_equal(found.largest_differences, differences.max(axis=1), equal_nan=True)
-    assert found.columns[[3, 7, 9, 11, 13, 15]].tolist() == [5, 23, 1, 6, 2, 7]
     rows = document_of(in_process, "diff", "base.npy", "tuned.npy")["rows"]
     assert rows[7]["largest_difference"] == differences[7, 23]
-    assert rows[7]["column"] == 23
 
 
 def test_a_page_names_as_many_rows_as_are_asked_for(in_process, snapshot):

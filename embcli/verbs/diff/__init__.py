@@ -63,7 +63,6 @@ class Diff(Result, verb="diff"):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
     largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
-    columns: np.ndarray  # (pairs,) int64: the column of that value; 0 if all values are equal
     atol: float = 0.0
     head: Diff | None = None
     rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
@@ -149,7 +148,6 @@ class Diff(Result, verb="diff"):
         columns["cosine_distance"] = (float, self.cosine_distances.tolist() + no_values)
         columns["l2_distance"] = (float, self.distances.tolist() + no_values)
         columns["largest_difference"] = (float, self.largest_differences.tolist() + no_values)
-        columns["column"] = (int, self.columns.tolist() + no_values)
 
         run = {"embcli": __version__, "base": base.document(), "tuned": tuned.document()}
         summary = {

@@ -78,7 +78,6 @@ class ComparedRows(NamedTuple):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64
     largest_differences: np.ndarray  # (pairs,) float64
-    columns: np.ndarray  # (pairs,) int64: where these are
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -103,7 +102,6 @@ def compare_rows(
     cosine_distances = np.zeros(count)
     distances = np.zeros(count)
     largest_differences = np.zeros(count)
-    columns = np.zeros(count, np.int64)
     values_per_block = 1 << 20
     step = max(values_per_block // base.shape[1], 1)
     blocks = np.split(np.arange(count), range(step, count, step))
@@ -143,13 +141,11 @@ def compare_rows(
         tuned_changed = np.ldexp(tuned_changed, -exponents[:, None])
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
         distances[changed] = np.ldexp(np.sqrt(squares(tuned_changed - base_changed)), exponents)
-        # Both take the first NaN for the largest.
         largest_differences[pairs] = differences.max(axis=1)
-        columns[pairs] = differences.argmax(axis=1)
 
     for values in (cosine_distances, distances, largest_differences):
         values[~np.isfinite(values)] = np.nan
-    return ComparedRows(equal, cosine_distances, distances, largest_differences, columns)
+    return ComparedRows(equal, cosine_distances, distances, largest_differences)
 
 
 # Integers are compared as stored: float64 does not hold all of them.

@@ -98,7 +98,6 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
     if diff.atol:
         largest = _distances_in_words(diff.largest_differences[pairs], precision)
         labels.append(Label("largest |difference|", largest))
-        labels.append(Label("column", diff.columns[pairs]))
 
     yield ""
     yield title("Changed most, and least" if excerpt.left_out else "Changed most")
