@@ -25,7 +25,6 @@ from embcli.verbs.audit.measure import (
     Scan,
     Separation,
     indicators_of,
-    row_kinds,
     scan_rows,
     separation_of,
     unused,
@@ -63,7 +62,7 @@ class MatrixAudit:
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # equal for two matrices of equal rows
-    measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
+    measured: np.ndarray  # (n,) int64: the finite rows that are used
     separation: Separation
     ranked: (
         np.ndarray
@@ -124,15 +123,16 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     size, dim = layer.shape
     reasons = unused(files.encoding, size) if files.encoding else {}
     added = _added(files, reasons, size)
-    kinds = row_kinds(size, reasons, added)
+    rows = np.arange(size)
+    kinds = RowKinds(np.isin(rows, [*reasons]), np.isin(rows, [*added]))
     scan = scan_rows(layer, kinds, watch)
     norms = scan.norms
     used = np.flatnonzero(~kinds.unused & (norms > 0))
 
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
-        rows = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
-        values, unused_values = indicators_of(layer, np.array(rows, np.int64), scan, watch)
+        known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
+        values, unused_values = indicators_of(layer, np.array(known, np.int64), scan, watch)
         used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
         compared.append(_Compared(values, separation_of(unused_values, used_values)))
         if compared[-1].separation.threshold is not None:
@@ -159,7 +159,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         constant=scan.constant,
         equal=scan.equal,
         digest=scan.digest,
-        measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
+        measured=np.flatnonzero(~kinds.unused & np.isfinite(norms)),
         separation=separation,
         ranked=ranked,
         candidates=candidates,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -55,19 +54,10 @@ Indicator = Literal["cosine_distance", "centred", "norm"]
 
 
 class RowKinds(NamedTuple):
-    """Which of the rows of a matrix are unused, stand for a token, or for one that was added."""
+    """Which of the rows of a matrix are unused, or stand for a token that was added."""
 
     unused: np.ndarray  # (V,) bool
-    token: np.ndarray  # (V,) bool
     added: np.ndarray  # (V,) bool
-
-
-def row_kinds(size: int, reasons: dict[int, Unused], added: Iterable[int]) -> RowKinds:
-    """Return the kinds of the rows of a matrix; `reasons` has the unused ones, as `unused` does."""
-    rows = np.arange(size)
-    without_token = [row for row, reason in reasons.items() if reason in ("padding", "gap")]
-    is_unused = np.isin(rows, list(reasons))
-    return RowKinds(is_unused, ~np.isin(rows, without_token), np.isin(rows, list(added)))
 
 
 class Scan(NamedTuple):
