@@ -269,7 +269,7 @@ def test_a_row_that_overflows_is_an_alarm(settings, value, name, kind):
         norms = np.linalg.norm(loaded.astype(np.float32), axis=1)
     overflows = bool(np.isinf(norms).any())
     assert found.broken == ((kind,) if overflows else ())
-    assert ("1 overflowing row: 60 w60" in str(found)) == overflows
+    assert ("1 overflowing row in" in str(found) and ": 60 w60" in str(found)) == overflows
     assert any("1 overflowing row" in finding.text for finding in found.findings) == overflows
 
 
