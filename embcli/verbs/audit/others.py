@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
@@ -53,16 +51,10 @@ def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> di
     for name in names:
         with suppress(InputError):
             tensor = tensors[name]
-            *sizes, dim = tensor.shape or (1,)
-            is_chosen = not sizes or are_small or name in always
-            strides = tensor.strides
-            if strides and not sizes:
-                strides = (0, *strides)
-            is_matrix = not strides or len(strides) == 2
-            if tensor.size and is_chosen and is_matrix and not tensor.unreadable:
-                rows = replace(tensor, shape=(math.prod(sizes), dim), strides=strides)
-                blocks = rows.matrix(rows).blocks()
-                largest[name] = float(np.max([np.abs(block).max() for block in blocks]))
+            is_vector = len(tensor.shape) < 2
+            if tensor.size and (is_vector or are_small or name in always):
+                values = tensors.array(name)
+                largest[name] = max(abs(float(values.min())), abs(float(values.max())))
     return largest
 
 
