@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from embcli.errors import check_choice, check_top
-from embcli.layer import Origin
+from embcli.layer import Origin, shape_of
 from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
@@ -212,6 +212,7 @@ def audit(
         names = (layer,)
     elif files.has_own_head:
         names = ("token", "head")
+    shape_of(source, names[0])  # raises InputError for a model without a head
     layers = source.open(dict.fromkeys(names), notes)
     matrices = [audited_matrix(name, layers[name], files, notes.watch) for name in names]
     longest = max(len(matrix.norms) for matrix in matrices)
