@@ -158,9 +158,6 @@ def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
     separation = matrix.separation
     return {
         "shape": list(matrix.shape),
-        "zero": matrix.zero.tolist(),
-        "non_finite": matrix.non_finite.tolist(),
-        "overflowing": matrix.overflowing.tolist(),
         "unused": {reason: len(rows) for reason, rows in matrix.by_use.items()},
         "equal": [list(group) for group in matrix.equal],
         "rows": len(matrix.measured),
