@@ -869,7 +869,7 @@ def explain(
     embcli explain one-hot
 
     # a field of the data formats
-    embcli explain equal_to
+    embcli explain l2_distance
 
     # a question, in words of yours
     embcli explain sinusoidal vs learned
