@@ -274,7 +274,7 @@ PAGES = (
     "positions sinusoidal --similarity --context-length 4",
     "positions rotary --dim 4 --context-length 4",
     "neighbors --ids 2 --vocab 6 --dim 3",
-    "audit --vocab 99 --dim 8 --rows all",
+    "audit base.npy --encoding gpt2",
     "diff base.npy tuned.npy",
     "info --from gpt2",
 )
