@@ -26,7 +26,7 @@ from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand, safe_text, title
 from embcli.page.strips import Shades
-from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, picture, slide
+from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
@@ -82,9 +82,9 @@ svg {{ display: block; width: 100vw; height: 100vh; }}
 {svg}</body>
 </html>
 """
+# Another font may draw a character, in another width.
+_BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
 _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
-# Another font may draw the dots, in another width.
-_DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
 
 
 class Frame(NamedTuple):
@@ -239,14 +239,22 @@ def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
 
 def _html_code(page: RenderableType, width: int, background: Background) -> str:
     """Return a page as text with elements of HTML for its colours."""
-    medium = Medium(background, is_file=True)
-    lines = _lines(page, width, medium)
-    longest = max(map(Segment.get_line_length, lines), default=0)
-    console = PageConsole(medium, longest, "truecolor")
+    lines = _lines(page, width, Medium(background, is_file=True))
+    segments: list[Segment] = []
     for line in lines:
-        console.print(Segments([*line, Segment("\n")]), end="", crop=False)
-    code = console.export_html(theme=_THEMES[background], code_format="{code}", inline_styles=True)
-    return code.replace("⋮", _DOTS)
+        segments += [*line, Segment("\n")]
+    code = ""
+    for text, style, _ in Segment.simplify(segments):
+        element = "".join(map(_html_run, runs(text)))
+        css = style.get_html_style(_THEMES[background]) if style else ""
+        code += f'<span style="{css}">{element}</span>' if css else element
+    return code.replace("⋮", _BOX.format(cells=1, text="⋮"))
+
+
+def _html_run(run: Run) -> str:
+    """Return part of a text as HTML; a wide character takes two columns in any font."""
+    text = html.escape(run.text)
+    return _BOX.format(cells=run.cells, text=text) if run.is_wide else text
 
 
 def png(svg: str, background: Background = "light") -> bytes:
