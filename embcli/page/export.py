@@ -9,9 +9,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, cast
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.style import Style
@@ -24,7 +25,7 @@ from embcli.formats import PageFormat
 from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
-from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand, safe_text, title
+from embcli.page.parts import CutPage, Drawing, Flow, Sheets, Title, TypedCommand, safe_text, title
 from embcli.page.strips import Shades
 from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
 from embcli.page.table import Bar, Line, Shortened
@@ -350,6 +351,8 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     elif isinstance(page, Drawing):
         # Nothing in a block of code is markup.
         yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)
+    elif isinstance(page, Flow):
+        yield from _blocks(Group(*chain.from_iterable(page.blocks)), console)
     elif isinstance(page, CutPage):
         yield from _blocks(page.page, console)  # a text has no last line
     elif isinstance(page, Padding):
