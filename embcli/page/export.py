@@ -89,10 +89,12 @@ _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 
 
 class Frame(NamedTuple):
-    """What is around a page on a slide, and how a page that is too long can have fewer lines."""
+    """What is around the page of a picture, and how one that is too long can have fewer lines."""
 
-    heading: str
-    source: str
+    is_slide: bool
+    heading: str  # of a slide
+    source: str  # on a slide: the program, the model, the seed
+    models: Sequence[str]  # their names, which are below another picture
     fewer_lines: Sentence
 
 
@@ -142,20 +144,23 @@ def exported(
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
 
-    With a frame, a picture is a slide.
+    A picture of a model has its name below it.
 
     A width of 0 stands for that of a pipe; for a picture, for that of a slide if colours need it.
     `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
     background: Background = "dark" if theme == "dark" else "light"
+    is_slide = frame is not None and frame.is_slide
+    if frame and frame.models and not is_slide:
+        page = Group(page, "", safe_text(f"From {', '.join(frame.models)}", "dim"))
     match format:
         case "table":
             return text(page, width).encode()
         case "markdown":
             return markdown(page, width).encode()
         case "html":
-            if frame:
+            if frame and is_slide:
                 ground = _THEMES[background].background_color.hex
                 heading = html.escape(frame.heading)
                 svg = _svg(page, width, background, frame)
@@ -178,7 +183,7 @@ def _svg(
     page: RenderableType, width: int, background: Background, frame: Frame | None = None
 ) -> str:
     theme = _THEMES[background]
-    if frame is None:
+    if frame is None or not frame.is_slide:
         medium = Medium(background, is_file=True, has_fine_cells=True)
         return picture(_lines(page, width, medium), theme)
 
