@@ -49,20 +49,23 @@ ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
-# How a page that is too long for a slide can have fewer lines; by default, with a shorter text.
+# How a page that is too long for a slide can have fewer lines, if {bare} is not enough.
+_SHORTER_TEXT = "give a shorter text"
 _FEWER_LINES = {
-    "audit": "{bare} leaves out the explanations",
-    "tokenizers": "give a shorter text, or fewer names to {encoding}",
+    "lookup": "give a shorter text, or fewer {columns}",
+    "compare": "give a shorter text, or fewer names to {show}",
     "batch": "give a smaller {batch_size}",
-    "lookup": "give a shorter text",
-    "compare": "give fewer names to {show}",
-    "positions": "give a shorter {rows}",
-    "weights": "give a shorter {rows}",
+    "positions": "give fewer {rows} or {columns}",
+    "weights": "give fewer {rows} or {columns}",
     "neighbors": "give a smaller {top}",
     "diff": "give a smaller {top}",
     "count": "give fewer files",
+    "audit": "leave out {slide}",
+    "info": "leave out {slide}",
+    "cache": "leave out {slide}",
     "explain": "give another word",
 }
+_WITHOUT_BARE = ("info", "cache", "explain")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,6 +168,7 @@ class Result:
     def styled(self: ResultType, **changes: Any) -> ResultType:
         """Return the same result with another style: `styled(heat=True, width=80)`; see PageStyle.
 
+        With a heading, `styled(slide="Week 2").save("slide.png")` writes a slide of 1920 x 1080.
         Raises OutputError and InputError for values out of range.
         """
         style = replace(self.style, **changes)
@@ -205,7 +209,8 @@ class Result:
             heading=heading,
             source=", ".join(source),
             models=models,
-            fewer_lines=Sentence(_FEWER_LINES.get(self._verb, "give a shorter text")),
+            has_bare=self._verb not in _WITHOUT_BARE,
+            fewer_lines=Sentence(_FEWER_LINES.get(self._verb, _SHORTER_TEXT)),
         )
 
     @property

@@ -32,14 +32,16 @@ _GAP = 3  # cells between blocks side by side
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
-def rows_that_fit(options: ConsoleOptions, rows_elsewhere: int) -> int:
+def rows_that_fit(
+    options: ConsoleOptions, rows_elsewhere: int, other_lines: int = _OTHER_LINES
+) -> int:
     """Return how many rows a long table shows.
 
-    On a terminal those are the rows that leave room for the other parts of a page.
+    On a terminal those are the rows that leave room for the other lines of a page.
     """
     fewest_rows = 6
     if options.is_terminal:
-        return max(options.max_height - _OTHER_LINES, fewest_rows)
+        return max(options.max_height - other_lines, fewest_rows)
     return rows_elsewhere
 
 

@@ -56,16 +56,14 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     most_rows = rows_that_fit(options, 2 * _MOST_TOKENS) // 2
     yield from _heading(comparison)
     yield from _steps(comparison, width, most_rows)
+    if comparison.draw and len(comparison.tokens):
+        yield from _drawing(comparison, width, most_rows)
+        yield ""
     yield _judgement(comparison.verdict, comparison.gradient)
     if not (comparison.draw and comparison.verdict.identical):  # A drawing shows why.
         yield from _explanation(comparison)
 
-    if comparison.draw and len(comparison.tokens):
-        yield ""
-        yield from _drawing(comparison, width, most_rows)
     if comparison.gradient is not None:
-        if comparison.draw:
-            yield ""
         yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
 
     if "cost" in (comparison.show or ()):
@@ -73,8 +71,6 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield _cost_table(comparison.cost)
         yield _cost_line(comparison.cost)
     elif not (comparison.gradient or comparison.style.bare):
-        if not _chosen_steps(comparison):
-            yield ""
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
@@ -315,10 +311,18 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     token_cells = token_labels(comparison.tokens, tokens.places)
     one_hot = ruled([*token_cells, *_one_hot_columns(comparison, tokens, rows)], gaps=tokens.gaps)
     weight = _matrix(
-        comparison, [Label("ID", rows)], [Values(comparison.weight[rows])], row_styles=row_styles
+        comparison,
+        [Label("ID", rows)],
+        [Values(comparison.weight[rows])],
+        row_styles=row_styles,
+        column="",
     )
     output = _matrix(
-        comparison, token_cells, [Values(comparison.linear[tokens.places])], gaps=tokens.gaps
+        comparison,
+        token_cells,
+        [Values(comparison.linear[tokens.places])],
+        gaps=tokens.gaps,
+        column="",
     )
     yield Flow(
         [
@@ -327,10 +331,11 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
             [title(f"= output, (T, D) = ({length:,}, {dim:,})"), output],
         ]
     )
+    columns_left_out = "" if output.fits(width) else "columns at …"
     unpicked = ""
     if len(rows) < size:
         unpicked = f"{size - len(rows):,} columns of one-hot, all 0, with their rows of the weight"
-    yield from omitted(omission(tokens, "token"), unpicked)
+    yield from omitted(omission(tokens, "token"), columns_left_out, unpicked)
 
 
 def _one_hot_columns(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:
