@@ -22,7 +22,7 @@ from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
 
 _LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
-_LINES_BELOW = 2  # on a terminal: suggestions, and the next prompt
+_LINES_BELOW = 1  # the next prompt
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
