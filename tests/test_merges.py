@@ -20,7 +20,6 @@ from embcli.encodings.merging import Derivation
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model
-from embcli.page import export
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import tree_lines
@@ -228,29 +227,11 @@ def test_pieces_are_drawn_as_trees_side_by_side(in_process, snapshot, options):
     snapshot("merges/trees.txt", page)
 
 
-@pytest.mark.parametrize("format", ["table", "html", "svg", "markdown"])
+@pytest.mark.parametrize("format", ["table", "svg"])
 def test_a_tree_that_is_wider_than_the_page_is_listed_in_every_format(in_process, format):
     for symbols, is_drawn in ((27, True), (28, False)):
         words = ("tokenize", "a" * symbols, "--draw", "-f", format, "--width", "80")
         assert ("drawn:" not in in_process.ok(*words).text) == is_drawn
-
-
-@pytest.mark.parametrize("width", [15, 16])
-def test_a_tree_whose_ids_are_wider_than_its_symbols_is_listed_on_a_narrower_page(width, tmp_path):
-    ids = {"a": 0, "b": 10**6, "c": 10**6 + 1}
-    save_words(tmp_path / "tokenizer.json", models.BPE(ids, []))
-    page = export.text(model(tmp_path / "tokenizer.json").merges("bc"), width)
-    assert ("drawn:" in page.split()) == (width < 16)
-
-
-def test_a_text_file_has_the_merges_whatever_the_width(in_process, tmp_path):
-    file = tmp_path / "merges.txt"
-    words = ("tokenize", "supercalifragilisticexpialidocious")
-
-    in_process.ok(*words, "--merges", "-o", str(file), COLUMNS="80")
-    listed = in_process.ok(*words, "--merges", "--no-draw", COLUMNS="80").text
-    table, *_ = listed.split("\n\n")
-    assert file.read_text("utf-8").startswith(table)
 
 
 @pytest.mark.parametrize("text", ["unbelievable", "日本語", "internationalisations"])

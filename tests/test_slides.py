@@ -11,7 +11,6 @@ from rich.cells import cell_len
 from rich.console import Group
 
 import embcli
-from embcli.errors import OutputError
 from embcli.page import safe_text
 from embcli.page.export import Frame, exported
 from embcli.wording import Sentence
@@ -30,17 +29,13 @@ def drawn(text: str, lines: int = 1) -> str:
     return exported(page, "svg", 0, "light", frame=FRAME).decode()
 
 
-def scale_of(svg: str) -> float:
-    (scale,) = re.findall(r"scale\((\S+)\)", svg)
-    return float(scale)
-
-
 @pytest.mark.parametrize(("lines", "columns"), [(1, 10), (1, 84), (12, 56), (23, 84), (24, 84)])
 def test_all_of_a_slide_is_within_it_in_large_type(lines, columns):
     svg = drawn("x" * columns, lines)
 
     assert 'viewBox="0 0 1920 1080"' in svg
-    scale = scale_of(svg)
+    (match,) = re.findall(r"scale\((\S+)\)", svg)
+    scale = float(match)
     assert 21 * scale >= 32
     texts = list(ET.fromstring(svg).iter(TEXT))
     assert len(texts) == lines + 2
@@ -48,12 +43,6 @@ def test_all_of_a_slide_is_within_it_in_large_type(lines, columns):
         right = float(text.attrib["x"]) + float(text.attrib["textLength"])
         assert scale * (right + CELL) <= 1920
         assert scale * (float(text.attrib["y"]) + 8) <= 1080
-
-
-def test_a_page_of_25_lines_is_refused():
-    drawn("x", 24)
-    with pytest.raises(OutputError, match=r"25 lines.*room for 24; give less"):
-        drawn("x", 25)
 
 
 @cases
@@ -116,5 +105,3 @@ def test_a_heat_map_has_all_columns_and_most_of_the_lines():
     strips = re.findall(r'<g transform="translate.*?</g>', svg)
     assert len(strips) >= 14
     assert all("M255 0.5h1" in strip for strip in strips)
-    rows = sum(1 + max(map(int, re.findall(r"M0 (\d+)", strip))) for strip in strips)
-    assert rows == 100
