@@ -24,6 +24,7 @@ from embcli.errors import (
 from embcli.formats import (
     ALIASES,
     FORMATS,
+    PICTURES,
     SUFFIXES,
     VIEWS,
     ContentKind,
@@ -48,20 +49,23 @@ ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
-# How a page that is too long for a slide can have fewer lines; by default, with a shorter text.
+# How a page that is too long for a slide can have fewer lines, if {bare} is not enough.
+_SHORTER_TEXT = "give a shorter text"
 _FEWER_LINES = {
-    "audit": "{bare} leaves out the explanations",
-    "tokenizers": "give a shorter text, or fewer names to {encoding}",
+    "lookup": "give a shorter text, or fewer {columns}",
+    "compare": "give a shorter text, or fewer names to {show}",
     "batch": "give a smaller {batch_size}",
-    "lookup": "give a shorter text",
-    "compare": "give fewer names to {show}",
-    "positions": "give a shorter {rows}",
-    "weights": "give a shorter {rows}",
+    "positions": "give fewer {rows} or {columns}",
+    "weights": "give fewer {rows} or {columns}",
     "neighbors": "give a smaller {top}",
     "diff": "give a smaller {top}",
     "count": "give fewer files",
+    "audit": "leave out {slide}",
+    "info": "leave out {slide}",
+    "cache": "leave out {slide}",
     "explain": "give another word",
 }
+_WITHOUT_BARE = ("info", "cache", "explain")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,6 +94,11 @@ def _check_range(name: str, value: int | None, low: int, high: int) -> None:
     if value is not None and not low <= whole_number(name, value) <= high:
         wrong = "{name} {given} is out of range; it goes from {low} to {high}"
         raise OutputError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
+
+
+def _short_name(path: str) -> str:
+    """Return the end of a path, which has the name of a model: its folder and file."""
+    return "/".join(Path(path).parts[-2:])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,6 +168,7 @@ class Result:
     def styled(self: ResultType, **changes: Any) -> ResultType:
         """Return the same result with another style: `styled(heat=True, width=80)`; see PageStyle.
 
+        With a heading, `styled(slide="Week 2").save("slide.png")` writes a slide of 1920 x 1080.
         Raises OutputError and InputError for values out of range.
         """
         style = replace(self.style, **changes)
@@ -176,31 +186,36 @@ class Result:
 
         chosen_format(self.content, format, None)
         page_format = cast("PageFormat", format)
+        frame = self._frame() if format in PICTURES else None
         width = self.style.width or 0
-        frame = None if self.style.slide is None else self._frame(self.style.slide)
         return exported(self._view(), page_format, width, self.style.theme, self.notes.add, frame)
 
-    def _frame(self, heading: str) -> Frame:
-        """Return what is around the page on a slide: a heading, and where its numbers are from."""
+    def _frame(self) -> Frame:
+        """Return what is around the page of a picture."""
         from embcli.page.export import Frame
 
         run = {} if self.content == "page" else self.records().run
-        model = Path(str(run.get("from", ""))).name
-        encoding = run.get("encoding")
-        source = [f"embcli {__version__}"]
-        if model:
-            source.append(model)
-        if encoding:
-            source.append(str(encoding))
+        opened = [run, run.get("base", {}), run.get("tuned", {})]
+        models = [_short_name(each["from"]) for each in opened if "from" in each]
+        names = models
+        if run.get("encoding") and not models:
+            names = [_short_name(run["encoding"])]
+        source = [f"embcli {__version__}", *names]
         if "seed" in run:
             source.append(f"seed {run['seed']}")
-        subject = self._text or model or encoding or self._verb
-        fewer_lines = _FEWER_LINES.get(self._verb, "give a shorter text")
-        return Frame(heading or subject, ", ".join(source), Sentence(fewer_lines))
+        heading = self.style.slide or self._subject or " and ".join(names) or self._verb
+        return Frame(
+            is_slide=self.style.slide is not None,
+            heading=heading,
+            source=", ".join(source),
+            models=models,
+            has_bare=self._verb not in _WITHOUT_BARE,
+            fewer_lines=Sentence(_FEWER_LINES.get(self._verb, _SHORTER_TEXT)),
+        )
 
     @property
-    def _text(self) -> str:
-        """The text that the result is about; empty for a result without one."""
+    def _subject(self) -> str:
+        """What the result is about: its text; empty for a result without one."""
         tokens = getattr(self, "tokens", None)
         if isinstance(tokens, tuple):  # of several encodings
             tokens = tokens[0]

@@ -27,7 +27,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import Comparison, layers
 from tests.cases import cases
-from tests.oracles import Stub, StubSource, assert_same_bits, normal, of_ids
+from tests.oracles import Stub, StubSource, assert_same_bits, live, normal, of_ids
 from tests.readers import from_json, written
 from tests.transcripts import assert_height
 
@@ -425,10 +425,39 @@ def test_steps_are_there_by_their_names(snapshot, name, show):
     snapshot(f"compare/{name}", export.text(result, 80))
 
 
-def test_a_drawing_has_a_column_for_each_token(snapshot):
-    result = embcli.seeded(dim=2).compare("Hi", draw=True)
+def drawn_matrices(comparison: Comparison) -> list[np.ndarray]:
+    """Read one-hot, weight and output of a drawing, each with the numbers of its columns on top."""
+    page = comparison.styled(bare=True).page("markdown").decode().replace("**1**", "1")
+    matrices = []
+    for table in page.split("\n\n")[2::2]:
+        header, _, *rows = [line.strip("| ").split("|") for line in table.splitlines()]
+        labels = [cell.strip() for cell in header].index("ID") + 1
+        matrices.append(np.array([header[labels:], *(row[labels:] for row in rows)], np.float64))
+    return matrices
 
-    snapshot("compare/drawing.txt", export.text(result, 80))
+
+@pytest.mark.parametrize(("ids", "size"), [([2, 3, 1], 4), ([2, 50, 7, 50], 60)])
+def test_a_drawing_is_a_product_of_matrices(ids, size):
+    one_hot, weight, output = drawn_matrices(seeded(ids, size, draw=True))
+
+    assert one_hot[0].tolist() == (sorted(set(ids)) if size > 4 else [0, 1, 2, 3])
+    assert (one_hot[1:] == (np.array(ids)[:, None] == one_hot[0])).all()
+    assert (one_hot[1:] @ weight[1:] == output[1:]).all()
+    rows = live(Seeded(size, 5))["token"][one_hot[0].astype(int)]
+    assert np.abs(weight[1:] - rows).max() <= 0.00005
+
+
+@pytest.mark.parametrize(("width", "titles"), [(70, 3), (84, 2), (140, 1)])
+def test_matrices_of_a_drawing_are_side_by_side_where_they_fit(width, titles):
+    lines = export.text(seeded(THREE_IDS, 4, draw=True), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len([line for line in lines if re.search(r"\((T|V), \w\) = ", line)]) == titles
+
+
+def test_a_drawing_of_a_large_weight_has_what_ids_pick(snapshot):
+    result = embcli.seeded(dim=3).compare("Every effort moves you", draw=True)
+
+    snapshot("compare/drawing.txt", export.text(result, 84, 24))
 
 
 def test_a_page_has_the_loss_of_both_ends_of_a_step():

@@ -196,7 +196,7 @@ def test_completion_offers_the_words(in_process):
     [
         *("npy", "stride", "gradient", "changed", "compare", "pairing"),
         *("WordPiece", "hidden", "recipe", "Python", "BOS", "encoding", "C", "rotary"),
-        *("parameter", "step", "sample", "dropped", "left-out", "upright", "questions"),
+        *("parameter", "step", "sample", "dropped", "left-out", "questions"),
     ],
 )
 def test_a_word_is_explained(word, in_process, snapshot):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import embcli
@@ -18,7 +20,9 @@ from embcli.encodings.merging import Derivation
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError
 from embcli.model import Model
+from embcli.tokens import shown
 from embcli.verbs.merges import Merges
+from embcli.verbs.merges.tree import tree_lines
 from tests.test_dialects import BYTES, PAIR_MODEL, UNIGRAM_MODEL, sentencepiece
 from tests.test_huggingface import MADE, saved
 from tests.test_huggingface import SENTENCES as TRAINED
@@ -223,22 +227,31 @@ def test_pieces_are_drawn_as_trees_side_by_side(in_process, snapshot, options):
     snapshot("merges/trees.txt", page)
 
 
-def test_a_page_lists_what_is_too_wide_to_draw_and_a_picture_has_it(in_process, snapshot):
-    words = ("tokenize", "a" * 30, "--draw")
-    snapshot("merges/tree-wider-than-the-page.txt", in_process.ok(*words, COLUMNS="80").text)
+@pytest.mark.parametrize("format", ["table", "svg"])
+def test_a_tree_that_is_wider_than_the_page_is_listed_in_every_format(in_process, format):
+    for symbols, is_drawn in ((27, True), (28, False)):
+        words = ("tokenize", "a" * symbols, "--draw", "-f", format, "--width", "80")
+        assert ("drawn:" not in in_process.ok(*words).text) == is_drawn
 
-    page = in_process.ok(*words, "-f", "html", "--width", "80").text
-    assert "  ".join("a" * 30) in page
+
+@pytest.mark.parametrize("text", ["unbelievable", "日本語", "internationalisations"])
+def test_the_branches_of_a_tree_are_numbered_in_the_order_of_the_merges(text):
+    (piece,) = model("gpt2").merges(text).pieces
+    lines = tree_lines(piece, dict.fromkeys(piece.ids))
+
+    below = {}
+    for branches, texts in pairwise(lines):
+        for number in re.finditer(r"(?<=[╰─])\d+(?=[╯─])", branches):
+            trunk = cell_len(branches[: number.start()])
+            (word,) = [word for word in re.finditer(r"\S+", texts) if covers(texts, word, trunk)]
+            below[int(number[0])] = word[0]
+    assert below == {step: shown(merge.token) for step, merge in enumerate(piece.steps, 1)}
 
 
-def test_a_text_file_has_the_merges_whatever_the_width(in_process, tmp_path):
-    file = tmp_path / "merges.txt"
-    words = ("tokenize", "supercalifragilisticexpialidocious")
-
-    in_process.ok(*words, "--merges", "-o", str(file), COLUMNS="80")
-    listed = in_process.ok(*words, "--merges", "--no-draw", COLUMNS="80").text
-    table, *_ = listed.split("\n\n")
-    assert file.read_text("utf-8").startswith(table)
+def covers(line: str, word: re.Match[str], cell: int) -> bool:
+    """Return whether a word of a line stands over a cell."""
+    start = cell_len(line[: word.start()])
+    return start <= cell < start + cell_len(word[0])
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])

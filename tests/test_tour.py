@@ -245,7 +245,7 @@ SUM = (TOKEN_ROWS[5] + torch.nn.Embedding(1024, 3).weight[0]).tolist()
 SOLUTIONS = {
     "Question: tokens": " 6 tokens,",
     "Question: parameters": f"{torch.nn.Embedding(50, 8).weight.numel()} parameters",
-    "Question: a one-hot row": "1  ×      2",
+    "Question: a one-hot row": "  0   2  0  0  1  0 ",
     "Question: targets": "│  1  4  1  5",
     "Question: number of samples": "N = 4 samples",
     "Question: dropped samples": "2 samples dropped",

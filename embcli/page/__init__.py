@@ -10,6 +10,7 @@ from embcli.page.medium import medium_of
 from embcli.page.parts import (
     Answer,
     Drawing,
+    Flow,
     Hint,
     LeftOut,
     Note,
@@ -27,6 +28,7 @@ __all__ = [
     "STYLES",
     "Answer",
     "Drawing",
+    "Flow",
     "Hint",
     "Label",
     "LeftOut",

@@ -9,9 +9,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, cast
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.style import Style
@@ -24,9 +25,19 @@ from embcli.formats import PageFormat
 from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
-from embcli.page.parts import CutPage, Drawing, Sheets, Title, TypedCommand, safe_text, title
+from embcli.page.parts import (
+    BarePage,
+    CutPage,
+    Drawing,
+    Flow,
+    Sheets,
+    Title,
+    TypedCommand,
+    safe_text,
+    title,
+)
 from embcli.page.strips import Shades
-from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, picture, slide
+from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
@@ -82,16 +93,19 @@ svg {{ display: block; width: 100vw; height: 100vh; }}
 {svg}</body>
 </html>
 """
+# Another font may draw a character, in another width.
+_BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
 _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
-# Another font may draw the dots, in another width.
-_DOTS = '<span style="display: inline-block; width: 1ch">⋮</span>'
 
 
 class Frame(NamedTuple):
-    """What is around a page on a slide, and how a page that is too long can have fewer lines."""
+    """What is around the page of a picture, and how one that is too long can have fewer lines."""
 
-    heading: str
-    source: str
+    is_slide: bool
+    heading: str  # of a slide
+    source: str  # on a slide: the program, the model, the seed
+    models: Sequence[str]  # their names, which are below another picture
+    has_bare: bool  # whether the verb has the option `bare`
     fewer_lines: Sentence
 
 
@@ -141,20 +155,23 @@ def exported(
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
 
-    With a frame, a picture is a slide.
+    A picture of a model has its name below it.
 
     A width of 0 stands for that of a pipe; for a picture, for that of a slide if colours need it.
     `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
     background: Background = "dark" if theme == "dark" else "light"
+    is_slide = frame is not None and frame.is_slide
+    if frame and frame.models and not is_slide:
+        page = Group(page, "", safe_text(f"From {', '.join(frame.models)}", "dim"))
     match format:
         case "table":
             return text(page, width).encode()
         case "markdown":
             return markdown(page, width).encode()
         case "html":
-            if frame:
+            if frame and is_slide:
                 ground = _THEMES[background].background_color.hex
                 heading = html.escape(frame.heading)
                 svg = _svg(page, width, background, frame)
@@ -177,17 +194,19 @@ def _svg(
     page: RenderableType, width: int, background: Background, frame: Frame | None = None
 ) -> str:
     theme = _THEMES[background]
-    if frame is None:
+    if frame is None or not frame.is_slide:
         medium = Medium(background, is_file=True, has_fine_cells=True)
         return picture(_lines(page, width, medium), theme)
 
     medium = Medium(background, height=SLIDE_LINES, has_fine_cells=True)
     lines = _lines(page, SLIDE_COLUMNS, medium)
     if len(lines) > SLIDE_LINES:
+        fewer = frame.fewer_lines
+        bare_lines = _lines(BarePage(page), SLIDE_COLUMNS, medium)
+        if frame.has_bare and len(bare_lines) <= SLIDE_LINES:
+            fewer = Sentence("{bare} leaves out what is not a table")
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
-        raise OutputError(
-            Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
-        )
+        raise OutputError(Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=fewer))
     heading = title(frame.heading)
     source = safe_text(frame.source, "dim")
     for line in (heading, source):
@@ -239,14 +258,22 @@ def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
 
 def _html_code(page: RenderableType, width: int, background: Background) -> str:
     """Return a page as text with elements of HTML for its colours."""
-    medium = Medium(background, is_file=True)
-    lines = _lines(page, width, medium)
-    longest = max(map(Segment.get_line_length, lines), default=0)
-    console = PageConsole(medium, longest, "truecolor")
+    lines = _lines(page, width, Medium(background, is_file=True))
+    segments: list[Segment] = []
     for line in lines:
-        console.print(Segments([*line, Segment("\n")]), end="", crop=False)
-    code = console.export_html(theme=_THEMES[background], code_format="{code}", inline_styles=True)
-    return code.replace("⋮", _DOTS)
+        segments += [*line, Segment("\n")]
+    code = ""
+    for text, style, _ in Segment.simplify(segments):
+        element = "".join(map(_html_run, runs(text)))
+        css = style.get_html_style(_THEMES[background]) if style else ""
+        code += f'<span style="{css}">{element}</span>' if css else element
+    return code.replace("⋮", _BOX.format(cells=1, text="⋮"))
+
+
+def _html_run(run: Run) -> str:
+    """Return part of a text as HTML; a wide character takes two columns in any font."""
+    text = html.escape(run.text)
+    return _BOX.format(cells=run.cells, text=text) if run.is_wide else text
 
 
 def png(svg: str, background: Background = "light") -> bytes:
@@ -342,6 +369,8 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     elif isinstance(page, Drawing):
         # Nothing in a block of code is markup.
         yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)
+    elif isinstance(page, Flow):
+        yield from _blocks(Group(*chain.from_iterable(page.blocks)), console)
     elif isinstance(page, CutPage):
         yield from _blocks(page.page, console)  # a text has no last line
     elif isinstance(page, Padding):

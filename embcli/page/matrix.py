@@ -13,6 +13,7 @@ from itertools import chain, repeat
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -98,6 +99,14 @@ class Matrix(Strips):
             yield ""
         if note is not None:
             yield note
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        width = options.max_width
+        if self.heat:
+            return Measurement(width, width)
+        labels, excerpt = self._excerpt(width)
+        table = self._table(labels, excerpt.places, excerpt.gaps)
+        return Measurement.get(console, options, table)
 
     def fits(self, width: int) -> bool:
         """Return whether all columns fit, if tokens are shortened."""

@@ -22,12 +22,11 @@ class Medium(NamedTuple):
 
 
 class PageConsole(Console):
-    """A console for the pages of a medium, which keeps what it prints; rich's may not."""
+    """A console for the pages of a medium, which knows it; rich's may not."""
 
     def __init__(self, medium: Medium, width: int, color_system: Any = None) -> None:
         super().__init__(
             file=io.StringIO(),
-            record=medium.is_file,
             width=width,
             height=medium.height,
             color_system=color_system,

@@ -12,7 +12,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
+from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES
@@ -26,17 +28,20 @@ if TYPE_CHECKING:
 
     from embcli.selection import Excerpt
 
+_GAP = 3  # cells between blocks side by side
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
-def rows_that_fit(options: ConsoleOptions, rows_elsewhere: int) -> int:
+def rows_that_fit(
+    options: ConsoleOptions, rows_elsewhere: int, other_lines: int = _OTHER_LINES
+) -> int:
     """Return how many rows a long table shows.
 
-    On a terminal those are the rows that leave room for the other parts of a page.
+    On a terminal those are the rows that leave room for the other lines of a page.
     """
     fewest_rows = 6
     if options.is_terminal:
-        return max(options.max_height - _OTHER_LINES, fewest_rows)
+        return max(options.max_height - other_lines, fewest_rows)
     return rows_elsewhere
 
 
@@ -145,6 +150,32 @@ class Composite:
     """A part of a page that consists of parts, as a matrix does: its table, and notes below it."""
 
     __rich_console__: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Flow(Composite):
+    """Blocks of parts: as many side by side as fit, the others below them."""
+
+    blocks: Sequence[Sequence[RenderableType]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows: list[list[Group]] = []
+        room = 0
+        for block in self.blocks:
+            group = Group(*block)
+            width = Measurement.get(console, options, group).maximum
+            if width > room:
+                rows.append([])
+                room = options.max_width
+            rows[-1].append(group)
+            room -= width + _GAP
+
+        for place, row in enumerate(rows):
+            if place:
+                yield ""
+            table = Table.grid(padding=(0, _GAP))
+            table.add_row(*row)
+            yield table if len(row) > 1 else row[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from embcli.wording import in_line
 
 _WIDEST = 4  # the most cells of a number
 _SLIDE_LINES = 36  # of a picture, which strips of few rows fill
-_LINES_AROUND_STRIPS = 12  # on a slide: titles, notes, the colour bar
+_LINES_AROUND_STRIPS = 11  # on a slide: titles, notes, the colour bar
 _LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
 _NOTHING = -3  # the level of a half of a cell without a number
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours

@@ -9,7 +9,7 @@ import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.cells import split_graphemes
 from rich.segment import Segment
@@ -126,7 +126,7 @@ def _texts(segment: Segment, x: float, y: float) -> Iterator[str]:
         look += f' fill="{style.color.get_truecolor().hex}"'
     if style.bold:
         look += ' font-weight="bold"'
-    for text, cells, is_wide in _runs(segment.text):
+    for text, cells, is_wide in runs(segment.text):
         width = cells * _CELL
         code = html.escape(text).replace(" ", "&#160;")
         if is_wide:
@@ -152,15 +152,21 @@ def _fine_strip(meta: Mapping[str, Any], x: float, y: float, width: float) -> st
     return f'<g transform="translate({x:g} {y:g}) {size}" {_CRISP}>{paths}</g>'
 
 
-def _runs(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Yield parts of a text, their cells, and whether one is a wide character, alone."""
+class Run(NamedTuple):
+    """Part of a text: narrow characters, or a wide one alone."""
+
+    text: str
+    cells: int
+    is_wide: bool
+
+
+def runs(text: str) -> Iterator[Run]:
+    """Yield the parts of a text."""
     graphemes, _ = split_graphemes(text)
     for is_wide, run in groupby(graphemes, lambda grapheme: grapheme[2] > 1):
         spans = list(run)
-        if is_wide:
-            for start, end, cells in spans:
-                yield text[start:end], cells, True
-        else:
-            start = spans[0][0]
-            end = spans[-1][1]
-            yield text[start:end], sum(cells for _, _, cells in spans), False
+        if not is_wide:
+            width = sum(cells for _, _, cells in spans)
+            spans = [(spans[0][0], spans[-1][1], width)]
+        for start, end, cells in spans:
+            yield Run(text[start:end], cells, is_wide)

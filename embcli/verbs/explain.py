@@ -109,6 +109,10 @@ class Explanations(Result, verb="explain"):
     sentences: tuple[str, ...] = ()
     see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
 
+    @property
+    def _subject(self) -> str:
+        return " and ".join(entry.word for entry in self.entries[:2])
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.sentences:
             yield "The entries nearest to this question; embcli explain WORD shows one:"

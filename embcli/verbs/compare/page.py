@@ -20,10 +20,10 @@ from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.names import DEFAULT_ENCODING, OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
     STYLES,
+    Flow,
     Hint,
     Label,
     Matrix,
-    NumberFormat,
     Values,
     omission,
     omitted,
@@ -38,15 +38,13 @@ from embcli.page.labels import (
     named_rows,
     origin_in_words,
     origin_lines,
-    picked_rows,
-    token_label,
     token_labels,
 )
+from embcli.page.table import GAP
 from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
-from embcli.verbs.lookup.plan import context_rows
 from embcli.wording import counted, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
@@ -59,15 +57,14 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     most_rows = rows_that_fit(options, 2 * _MOST_TOKENS) // 2
     yield from _heading(comparison)
     yield from _steps(comparison, width, most_rows)
-    yield _judgement(comparison.verdict, comparison.gradient)
-    yield from _explanation(comparison)
-
     if comparison.draw and len(comparison.tokens):
-        yield ""
         yield from _drawing(comparison, width, most_rows)
+        yield ""
+    yield _judgement(comparison.verdict, comparison.gradient)
+    if not (comparison.draw and comparison.verdict.identical):  # A drawing shows why.
+        yield from _explanation(comparison)
+
     if comparison.gradient is not None:
-        if comparison.draw:
-            yield ""
         yield from _backward_pass(comparison, comparison.gradient, width, most_rows)
 
     if "cost" in (comparison.show or ()):
@@ -75,8 +72,6 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield _cost_table(comparison.cost)
         yield _cost_line(comparison.cost)
     elif not (comparison.gradient or comparison.style.bare):
-        if not _chosen_steps(comparison):
-            yield ""
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
@@ -306,60 +301,59 @@ def _explanation(comparison: Comparison) -> RenderResult:
 
 
 def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
-    """Yield the product: one-hot rows of tokens, the rows that they multiply, and the sums."""
+    """Yield the matrices of the product: one-hot rows, the weight, and the outputs.
+
+    A large weight is drawn without the rows that no ID picks, and one-hot without their columns.
+    """
     length, dim = comparison.linear.shape
     size = len(comparison.weight)
-    # So many one-hot columns fit beside the other labels and two columns of numbers.
-    labels = 26  # cells
-    one_hot_column = 3  # cells
-    number = NumberFormat([comparison.weight], comparison.style.precision).width
-    columns = (width - labels - 2 * number) // one_hot_column
-    most_tokens = max(min(_FEW, columns, most_rows // 2), 1)
-    tokens = Excerpt.ends(most_tokens, length)
-    ids = comparison.tokens.ids[tokens.places]
-    rows = picked_rows(ids, context_rows(size))
-    factors = comparison.weight[rows.rows]
-    sums = comparison.linear[tokens.places]
-
-    shapes = f"({length:,}, {size:,}) × ({size:,}, {dim:,})"  # noqa: RUF001
-    yield title(f"One-hot rows times the weight = its rows: {shapes}")
-    yield safe_text("One column per token: its one-hot row, upright; the 1 selects its row.")
-    yield _matrix(
+    labels = 24  # cells of a position, a token and an ID
+    columns = (width - labels) // (len(str(size)) + GAP)
+    tokens = Excerpt.ends(max(min(_FEW, columns, most_rows * 2 // 3), 1), length)
+    picked = np.unique(comparison.tokens.ids[tokens.places])
+    rows = np.arange(size) if size <= _FEW else picked
+    row_styles = np.where(np.isin(rows, picked), "strong", "dim").tolist()
+    token_cells = token_labels(comparison.tokens, tokens.places)
+    one_hot = ruled([*token_cells, *_one_hot_columns(comparison, tokens, rows)], gaps=tokens.gaps)
+    weight = _matrix(
         comparison,
-        [*_one_hot_columns(tokens, ids, rows.rows), *_row_labels(comparison, tokens, rows.rows)],
-        [Values(np.concatenate([factors, sums]))],
-        gaps=rows.gaps,
-        row_styles=[*rows.row_styles, *["strong"] * len(ids)],
-        sections=[len(rows.rows) + len(rows.gaps)],
-        rows_left_out=omission(tokens, "token"),
+        [Label("ID", rows)],
+        [Values(comparison.weight[rows])],
+        row_styles=row_styles,
+        column="",
     )
+    output = _matrix(
+        comparison,
+        token_cells,
+        [Values(comparison.linear[tokens.places])],
+        gaps=tokens.gaps,
+        column="",
+    )
+    yield Flow(
+        [
+            [title(f"One-hot, (T, V) = ({length:,}, {size:,})"), one_hot],
+            [title(f"× weight, (V, D) = ({size:,}, {dim:,})"), weight],  # noqa: RUF001
+            [title(f"= output, (T, D) = ({length:,}, {dim:,})"), output],
+        ]
+    )
+    columns_left_out = "" if output.fits(width) else "columns at …"
+    unpicked = ""
+    if len(rows) < size:
+        unpicked = f"{size - len(rows):,} columns of one-hot, all 0, with their rows of the weight"
+    yield from omitted(omission(tokens, "token"), columns_left_out, unpicked)
 
 
-def _one_hot_columns(tokens: Excerpt, ids: np.ndarray, rows: np.ndarray) -> list[Label]:
-    """Return the entries of one-hot rows at some rows of the weight, and no entry at the sums.
-
-    Each 1 has the colour of its token.
-    """
+def _one_hot_columns(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:
+    """Return the columns of one-hot rows; each 1 has the colour of its token."""
     zero = safe_text("0", "dim")
-    no_entries = [safe_text("")] * len(ids)
+    ids = comparison.tokens.ids[tokens.places].tolist()
     labels = []
-    for place, token_id in zip(tokens.places.tolist(), ids.tolist(), strict=True):
-        one = safe_text("1", STYLES["strong"] + token_style(place))
-        entries = [one if row == token_id else zero for row in rows.tolist()]
-        labels.append(Label(str(place), entries + no_entries))
-    return labels
-
-
-def _row_labels(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:
-    """Return what stands between the one-hot columns of a drawing and its numbers."""
-    signs = ["×"] * len(rows) + ["="] * len(tokens.places)  # noqa: RUF001
-    numbers: list[object] = rows.tolist()
-    for place in tokens.places.tolist():
-        numbers.append(safe_text(f"pos {place}", token_style(place)))
-    labels = [Label("", signs), Label("row", numbers)]
-    if comparison.tokens.encoding is not None:
-        ids = comparison.tokens.ids[tokens.places]
-        labels.append(token_label([None] * len(rows) + comparison.tokens.bytes_of(ids)))
+    for row in rows.tolist():
+        entries = []
+        for place, token_id in zip(tokens.places.tolist(), ids, strict=True):
+            one = safe_text("1", STYLES["strong"] + token_style(place))
+            entries.append(one if token_id == row else zero)
+        labels.append(Label(str(row), entries))
     return labels
 
 

@@ -1,12 +1,13 @@
 """The page of merges: a table of steps, or trees side by side, and what all pieces become.
 
-If a tree is wider than the page, the page has the table. The order of merges cannot be seen in a
-tree: each node is drawn as high as its parts allow.
+If a tree is wider than the page, the page has the table. The branches of a tree are numbered in the
+order of the merges: each node is drawn as high as its parts allow.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -14,7 +15,6 @@ from embcli.encodings.merging import Derivation
 from embcli.page import (
     Hint,
     Label,
-    medium_of,
     omission,
     omitted,
     ruled,
@@ -30,7 +30,6 @@ from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import symbols_width, tree_lines
 from embcli.wording import counted
 
-_WIDEST_IN_FILE = 512  # cells of a tree
 _MOST_ROWS = 200
 _MOST_TREES = 50
 _MOST_NAMED_TOKENS = 6  # tokens that a sentence names
@@ -39,23 +38,18 @@ _TREE_GAP = 4  # cells between trees
 
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
     width = options.max_width
-    widest_tree = max(width, _WIDEST_IN_FILE) if medium_of(console).is_file else width
-    pieces = result.pieces[:_MOST_TREES]
-    is_drawn = result.draw and max(map(symbols_width, pieces), default=0) <= widest_tree
-
-    heading = "Each piece of the text, merged pair by pair: the pair of the lowest rank first"
-    if is_drawn and pieces:
-        heading = "Each piece, merged pair by pair, lowest rank first; height is not the order"
-    yield title(heading)
-    if is_drawn:
-        yield Hint(("merges",))
-        yield from _trees(result, width)
-    else:
+    trees = _trees(result, width) if result.draw else None
+    if trees is None:
+        yield title("Each piece, merged pair by pair: the pair of the lowest rank first")
         yield from _table(result)
-    if result.draw and not is_drawn:
+    else:
+        yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
+        yield Hint(("merges",))
+        yield from side_by_side(trees, width, _TREE_GAP)
+        yield from _missing_trees(result)
+    if result.draw and trees is None:
         yield ""
-        room = f"a file (.svg, .html) has room for {_WIDEST_IN_FILE} columns"
-        yield safe_text(f"Not drawn: a tree is wider than this page; {room}.")
+        yield safe_text(f"Not drawn: a tree is wider than the {width} columns of this page.")
     yield ""
     yield _totals(result)
     yield from _stop(result)
@@ -120,14 +114,22 @@ def _number_cell(number: float | None, form: str = "") -> str:
     return "" if number is None else format(number, form)
 
 
-def _trees(result: Merges, width: int) -> RenderResult:
-    """Yield a tree for each piece, as many side by side as fit; one alone may be wider."""
+def _trees(result: Merges, width: int) -> list[list[Text]] | None:
+    """Return the lines of a tree for each piece; None if one is wider than the page."""
     trees = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
+        if symbols_width(piece) > width:
+            return None
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
-        *upper_lines, last_line = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
+        lines = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
+        if max(map(cell_len, lines)) > width:
+            return None
+        *upper_lines, last_line = lines
         trees.append([*map(Text, upper_lines), Text(last_line, token_style(number))])
-    yield from side_by_side(trees, width, _TREE_GAP)
+    return trees
+
+
+def _missing_trees(result: Merges) -> RenderResult:
     missing = len(result.pieces) - _MOST_TREES
     if missing > 0:
         yield ""

@@ -1,7 +1,8 @@
 """A piece of a text as a tree of lines: its symbols on top, its merges below them, IDs at the end.
 
 A node is drawn from its symbols down. Joining nodes puts them side by side, with branches and the
-merged text below; at the end the last nodes get their token IDs and stand side by side.
+merged text below; the number of the step is in the branches. At the end the last nodes get their
+token IDs and stand side by side.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ def tree_lines(piece: Derivation, tokens: Mapping[int, bytes | None]) -> list[st
     for symbol in piece.symbols:
         text = shown(symbol)
         nodes.append(_Node(symbol, [text], (cell_len(text) - 1) // 2))
-    for step in piece.steps:
+    for number, step in enumerate(piece.steps, 1):
         neighbours = [(left.token, right.token) for left, right in pairwise(nodes)]
         place = neighbours.index((step.left or b"", step.right or b""))
-        nodes[place : place + 2] = [_joined(nodes[place : place + 2])]
+        nodes[place : place + 2] = [_joined(nodes[place : place + 2], str(number))]
     if len(nodes) > 1 and list(tokens.values()) == [b"".join(piece.symbols)]:
         # The vocabulary has the piece, though no merges lead to it.
-        nodes = [_joined(nodes)]
+        nodes = [_joined(nodes, "┬")]
 
     height = max(len(node.lines) for node in nodes)
     for node in nodes:
@@ -73,8 +74,11 @@ class _Node:
         self.lines.append(" " * start + text)
 
 
-def _joined(parts: Sequence[_Node]) -> _Node:
-    """Return the node that parts are merged to: the parts side by side, the whole below them."""
+def _joined(parts: Sequence[_Node], mark: str) -> _Node:
+    """Return the node that parts are merged to: the parts side by side, the whole below them.
+
+    The mark is in the middle of the branches between them.
+    """
     height = max(len(part.lines) for part in parts)
     for part in parts:
         part.extend(height)
@@ -86,7 +90,9 @@ def _joined(parts: Sequence[_Node]) -> _Node:
     branches = dict.fromkeys(inner, "┴")
     branches[first] = "╰"
     branches[last] = "╯"
-    branches[middle] = "┼" if middle in inner else "┬"
+    start_of_mark = min(middle, last - len(mark))
+    for cell, character in enumerate(mark, start_of_mark):
+        branches[cell] = character
     branch_line = [branches.get(cell, "─") for cell in range(first, last + 1)]
 
     token = b"".join(part.token for part in parts)

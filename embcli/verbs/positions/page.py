@@ -22,13 +22,16 @@ from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
 
 _LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
+_LINES_BELOW = 1  # the next prompt
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
     shown = table.shown
     views = _views(table)
-    yield from _heading(table, shown)
+    heading = list(_heading(table, shown))
+    notes = list(_notes(table, shown))
+    yield from heading
     for place, view in enumerate(views):
         if place:
             yield ""
@@ -38,14 +41,14 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         lines = None
         if table.style.heat:
             most_rows = len(view.row_numbers)
-            lines = rows_that_fit(options, _LINES_OF_PICTURES) // len(views)
+            lines_elsewhere = len(heading) + len(notes) + 2 * len(views) + _LINES_BELOW
+            lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // len(views)
         matrix = _drawn(table, view, most_rows, lines)
         if table.is_similarity and not table.style.keeps_precision:
             # So that all columns fit, if possible.
             while matrix.precision > 2 and not matrix.fits(options.max_width):
                 matrix = replace(matrix, precision=matrix.precision - 1)
         yield matrix
-    notes = list(_notes(table, shown))
     if notes:
         yield ""
     yield from notes

@@ -1,0 +1,107 @@
+"""A slide is the page of a terminal of 84 x 24, drawn as large as 1920 x 1080 pixels hold."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import xml.etree.ElementTree as ET
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Group
+
+import embcli
+from embcli.page import safe_text
+from embcli.page.export import Frame, exported
+from embcli.wording import Sentence
+from tests.cases import cases
+from tests.readers import from_png, size_of_png
+
+TEXT = "{http://www.w3.org/2000/svg}text"
+FRAME = Frame(True, "Heading", "source", [], True, Sentence("give less"))
+CELL = 12.04  # pixels
+GRAPHEMES = ["A", "b", "学", "生", "x", "👋🏽", "e\u0301", "|"]
+
+
+def drawn(text: str, lines: int = 1) -> str:
+    """Return a slide of equal lines as SVG."""
+    page = Group(*[safe_text(text)] * lines)
+    return exported(page, "svg", 0, "light", frame=FRAME).decode()
+
+
+@pytest.mark.parametrize(("lines", "columns"), [(1, 10), (1, 84), (12, 56), (23, 84), (24, 84)])
+def test_all_of_a_slide_is_within_it_in_large_type(lines, columns):
+    svg = drawn("x" * columns, lines)
+
+    assert 'viewBox="0 0 1920 1080"' in svg
+    (match,) = re.findall(r"scale\((\S+)\)", svg)
+    scale = float(match)
+    assert 21 * scale >= 32
+    texts = list(ET.fromstring(svg).iter(TEXT))
+    assert len(texts) == lines + 2
+    for text in texts:
+        right = float(text.attrib["x"]) + float(text.attrib["textLength"])
+        assert scale * (right + CELL) <= 1920
+        assert scale * (float(text.attrib["y"]) + 8) <= 1080
+
+
+@cases
+def test_a_refusal_names_what_makes_a_page_fit(in_process, command, cure, fitting):
+    """The fitting command follows the cure."""
+    words = (*shlex.split(command), "--slide", "", "-f", "svg")
+    assert cure in in_process.refused(*words)
+    assert in_process(*shlex.split(fitting), "--slide", "", "-f", "svg").status < 2
+
+
+@cases
+def test_a_slide_has_no_other_width_and_is_a_picture(in_process, options, word):
+    assert word in in_process.refused("tokenize", "hi", "--slide", "", *options.split())
+
+
+def test_a_slide_in_html_is_the_same_svg_and_a_png_has_its_size(in_process, tmp_path):
+    words = ("tokenize", "Hi <b>", "--slide", "1 < 2", "--theme", "dark", "-o")
+    for format in ("svg", "html", "png"):
+        in_process.ok(*words, str(tmp_path / f"slide.{format}"))
+
+    html = (tmp_path / "slide.html").read_text()
+    assert (tmp_path / "slide.svg").read_text() in html
+    assert "<title>1 &lt; 2</title>" in html
+    png = (tmp_path / "slide.png").read_bytes()
+    assert size_of_png(png) == (1920, 1080)
+    assert from_png(png)[[0, -1], [0, -1], :3].tolist() == [[17, 21, 28]] * 2
+
+
+@cases
+def test_a_slide_says_what_it_is_about_and_its_source(in_process, command, heading, source):
+    svg = in_process.ok(*shlex.split(command), "--slide", "", "-f", "svg").text
+    texts = [
+        "".join(text.itertext()).replace("\xa0", " ") for text in ET.fromstring(svg).iter(TEXT)
+    ]
+    assert texts[0] == heading
+    assert texts[-1] == f"embcli {embcli.__version__}{source}"
+
+
+def test_characters_of_a_picture_are_in_their_cells():
+    line = "".join(GRAPHEMES)
+    svg = exported(safe_text(line), "svg", 40, "light").decode()
+    html = exported(safe_text(line), "html", 40, "light").decode()
+
+    found = {}
+    for text in ET.fromstring(svg).iter(TEXT):
+        is_wide = text.get("class") == "embcli-wide"
+        width = 2 * CELL if is_wide else float(text.attrib["textLength"])
+        start = float(text.attrib["x"]) - (CELL if is_wide else 0)
+        assert width == pytest.approx(CELL * cell_len("".join(text.itertext())))
+        found["".join(text.itertext())] = start / CELL - 2
+    assert found == pytest.approx({"Ab": 0, "学": 2, "生": 4, "x": 6, "👋🏽": 7, "e\u0301|": 9})
+    boxes = re.findall(r'<span style="display: inline-block; width: 2ch">(.+?)</span>', html)
+    assert boxes == ["学", "生", "👋🏽"]
+
+
+def test_a_heat_map_has_all_columns_and_most_of_the_lines():
+    table = embcli.seeded(vocab=1, dim=256).positions("sinusoidal", context_length=100)
+    svg = table.styled(heat=True, slide="Waves").page("svg").decode()
+
+    strips = re.findall(r'<g transform="translate.*?</g>', svg)
+    assert len(strips) >= 14
+    assert all("M255 0.5h1" in strip for strip in strips)
