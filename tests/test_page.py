@@ -317,7 +317,7 @@ BACKGROUNDS = {
     "Solarized dark": (0, 43, 54),
     "light": (253, 246, 227),
 }
-USED_STYLES = (*STYLES.values(), *map(token_style, range(6)))
+USED_STYLES = (*STYLES.values(), *map(token_style, range(3)))
 COLORS = {style.color for style in USED_STYLES if style.color is not None}
 
 
@@ -447,6 +447,7 @@ def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
 
     dark = shown()
     light = shown(COLORFGBG="0;15")
+    assert shown(EMBCLI_THEME="light", COLORFGBG="15;0") == light
     assert dark != light
     assert ESCAPE.sub("", dark) == ESCAPE.sub("", light)
     assert shown("--theme", "auto") == dark
@@ -920,12 +921,11 @@ def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(in_process, theme
     assert bool({*codes} & {"33", "93"}) == has_yellow
 
 
-def test_six_tokens_differ_also_in_16_colours():
-    colors = [token_style(place).color for place in range(12)]
+def test_three_tokens_differ_also_in_16_colours():
+    colors = [token_style(place).color for place in range(3)]
     numbers = [color.downgrade(ColorSystem.STANDARD).number for color in colors if color]
 
-    for start in range(6):
-        assert len({*numbers[start : start + 6]}) == 6
+    assert len({*numbers}) == 3
 
 
 # How linear red, green and blue are seen: Machado, Oliveira and Fernandes 2009, severity 1.
@@ -957,11 +957,18 @@ def in_lab(color: tuple[int, ...], sight: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
 def test_no_sight_confuses_the_colours_of_neighbouring_tokens(sight, theme):
     inks = INKS[theme] if theme else {}
-    names = [str(token_style(place)) for place in range(7)]
-    seen = [in_lab(tuple(bytes.fromhex(inks.get(name, name)[1:])), sight) for name in names]
+    seen = []
+    for style in [*map(token_style, range(4)), STYLES["negative"], STYLES["positive"]]:
+        name = str(style)
+        seen.append(in_lab(tuple(bytes.fromhex(inks.get(name, name)[1:])), sight))
 
-    distances = [float(np.linalg.norm(one - other)) for one, other in pairwise(seen)]
-    assert min(distances) >= 15
+    *tokens, negative, positive = seen
+    distances = [float(np.linalg.norm(one - other)) for one, other in pairwise(tokens)]
+    assert min(distances) >= 17
+    is_red_green = sight is not SIGHTS["tritanopia"]
+    for token in tokens if is_red_green else []:
+        assert np.linalg.norm(token - negative) >= 20
+        assert np.linalg.norm(token - positive) >= 20
 
 
 @cases

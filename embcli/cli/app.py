@@ -228,6 +228,11 @@ def tokenize(
         ),
         o.ON_PAGES,
     ] = None,
+    inline: Annotated[
+        bool,
+        option("View", "Show the text with a background for each token.", "--inline"),
+        o.ON_PAGES,
+    ] = False,
     fail_on: Annotated[
         names.CutFault | None,
         option("View", "Exit with 1 if the encodings give other cuts (or IDs).", "--fail-on NAME"),
@@ -243,14 +248,16 @@ def tokenize(
     # how its letters became these tokens
     embcli tokenize strawberry --merges
 
-    # under two tokenizers, side by side
+    # its tokens in colours, under two tokenizers
     embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base
     """
     is_derived = merges or draw
     if is_derived and len(encoding) > 1:
         raise InputError("--merges and --draw take one encoding, not several; give one name")
+    if is_derived and inline:
+        raise InputError("--merges and --draw show pieces, --inline the text; give one of them")
     sequences = given.read('embcli tokenize "Every effort moves you"', lines)
-    if len(encoding) > 1:
+    if len(encoding) > 1 or inline:
         from embcli.verbs.tokenizers import tokenizers
 
         return tokenizers(

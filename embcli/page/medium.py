@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 from rich.console import Console
 
-from embcli.names import Background
+from embcli.errors import OutputError
+from embcli.names import Background, Theme
 from embcli.wording import number_in
 
 
@@ -51,6 +52,16 @@ def pipe_width() -> int:
 
 
 def terminal_background() -> Background:
+    """Return the background that the environment names, or a dark one.
+
+    Raises OutputError if EMBCLI_THEME is not a theme.
+    """
+    theme = os.environ.get("EMBCLI_THEME", "")
+    if theme in get_args(Background):
+        return cast("Background", theme)
+    if theme not in ("", "auto"):
+        themes = ", ".join(get_args(Theme))
+        raise OutputError(f"EMBCLI_THEME {theme[:40]!r} is not a theme; choose from {themes}")
     # COLORFGBG has the numbers of two colours among 16, `15;0`: the last is the background.
     number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return "light" if number in ("7", "15") else "dark"

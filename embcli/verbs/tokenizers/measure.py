@@ -15,16 +15,6 @@ import numpy as np
 from embcli.tokens import Tokens
 
 
-class Segment(NamedTuple):
-    """A part of a text between two places where all encodings cut."""
-
-    sequence: int  # the number of its text
-    start: int  # the character of that text where it begins
-    is_same: bool  # whether it is one token in all encodings
-    tokens: list[list[bytes]]  # by encoding
-    ends: list[list[int]]  # by encoding: where its tokens end, in bytes from its start
-
-
 class Bounds(NamedTuple):
     """Where the segments of all texts begin and end."""
 
