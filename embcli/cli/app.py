@@ -252,10 +252,8 @@ def tokenize(
     embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base
     """
     is_derived = merges or draw
-    if is_derived and len(encoding) > 1:
-        raise InputError("--merges and --draw take one encoding, not several; give one name")
-    if is_derived and inline:
-        raise InputError("--merges and --draw show pieces, --inline the text; give one of them")
+    if is_derived and (inline or len(encoding) > 1):
+        raise InputError("--merges and --draw take one encoding, and not --inline; give one name")
     sequences = given.read('embcli tokenize "Every effort moves you"', lines)
     if len(encoding) > 1 or inline:
         from embcli.verbs.tokenizers import tokenizers
@@ -578,6 +576,7 @@ def weights(
     ] = None,
     columns: o.Columns = None,
     sort: o.Sort = "id",
+    map: o.Map = False,
 ) -> Any:
     """Show the weight matrix of a layer.
 
@@ -595,7 +594,7 @@ def weights(
     from embcli.verbs import weights as verb
 
     source = model.opened(named, "For the row of a token: --rows takes IDs and tokens")
-    return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort)
+    return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort, map=map)
 
 
 @command("Matrices and models", view=SCORES)
@@ -621,6 +620,7 @@ def neighbors(
     top: Annotated[int, option("View", "How many neighbours.", "--top -k K")] = 10,
     match: o.Match = None,
     rows: o.Rows = None,
+    map: o.Map = False,
 ) -> Any:
     """Show the rows nearest to a row.
 
@@ -657,6 +657,7 @@ def neighbors(
         top=top,
         match=match,
         rows=rows,
+        map=map,
     )
 
 

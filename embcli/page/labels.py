@@ -11,9 +11,10 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+from rich.text import Text
 
 from embcli.layer import Origin
-from embcli.page import Label, Note, omission, safe_text
+from embcli.page import Label, Note, omission, safe_text, shorten
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown
 
@@ -90,6 +91,14 @@ def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
     """Return each row with its token, if there is one: `262 ␣the`."""
     pairs = zip(rows.tolist(), tokens, strict=True)
     return [f"{row} {shown(token)}".strip() for row, token in pairs]
+
+
+def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:
+    """Return the short names of rows: their tokens, or their numbers."""
+    names = []
+    for row, token in zip(rows.tolist(), tokens, strict=True):
+        names.append(safe_text(shorten(shown(token), 16) or row))
+    return names
 
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast, get_args
 
 from rich.console import Console
 
-from embcli.errors import OutputError
-from embcli.names import Background, Theme
+from embcli.errors import InputError
+from embcli.names import Background
 from embcli.wording import number_in
 
 
@@ -20,6 +20,11 @@ class Medium(NamedTuple):
     is_file: bool = False  # a picture or a document, which has room beside the page
     height: int | None = None  # lines of a screen; None if there is no end
     has_fine_cells: bool = False  # an SVG picture, in which many numbers can share a cell
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it shows colours as a picture or a document does."""
+        return self.is_file or self.has_fine_cells
 
 
 class PageConsole(Console):
@@ -54,14 +59,13 @@ def pipe_width() -> int:
 def terminal_background() -> Background:
     """Return the background that the environment names, or a dark one.
 
-    Raises OutputError if EMBCLI_THEME is not a theme.
+    Raises InputError if EMBCLI_THEME is not a theme.
     """
-    theme = os.environ.get("EMBCLI_THEME", "")
+    theme = os.environ.get("EMBCLI_THEME") or "auto"
     if theme in get_args(Background):
         return cast("Background", theme)
-    if theme not in ("", "auto"):
-        themes = ", ".join(get_args(Theme))
-        raise OutputError(f"EMBCLI_THEME {theme[:40]!r} is not a theme; choose from {themes}")
+    if theme != "auto":
+        raise InputError(f"EMBCLI_THEME {theme[:40]!r} is not dark, light or auto")
     # COLORFGBG has the numbers of two colours among 16, `15;0`: the last is the background.
     number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return "light" if number in ("7", "15") else "dark"

@@ -15,10 +15,12 @@ from embcli.page import (
     omitted,
     ruled,
     safe_text,
+    shorten,
     title,
     written,
 )
-from embcli.page.labels import bar, first_of, origin_lines, token_label
+from embcli.page.labels import bar, first_of, origin_lines, row_names, token_label
+from embcli.page.map import Map
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors
@@ -68,12 +70,23 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
     if neighbors.metric == "cosine" and (query.plus or query.minus):
         yield safe_text("Each term is scaled to length 1 first.")
 
-    if len(neighbors.search.rankings[number].ids):
+    if neighbors.is_map:
+        yield from _map(neighbors, number)
+    elif len(neighbors.search.rankings[number].ids):
         yield from _ranks(neighbors, number)
     else:
         yield safe_text("No other rows.")
     if len(np.unique(query.all_ids)) > 1:
         yield from _own_rows(neighbors, number)
+
+
+def _map(neighbors: Neighbors, number: int) -> RenderResult:
+    ids = neighbors.search.rankings[number].ids
+    query = shorten(_query_in_words(neighbors, number), 24)
+    labels = [safe_text(query, "strong"), *row_names(ids, neighbors.tokens(ids))]
+    yield Map(neighbors.vectors_of(number, ids), labels)
+    if neighbors.metric == "cosine":
+        yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 
 
 def _ranks(neighbors: Neighbors, number: int) -> RenderResult:

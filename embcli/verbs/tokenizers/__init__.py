@@ -22,7 +22,7 @@ from embcli.result import Result
 from embcli.text import encode_sequences, sequences_of
 from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
-from embcli.verbs.tokenizers.measure import Bounds, segment_bounds, token_ends
+from embcli.verbs.tokenizers.measure import Segments, segments_of, token_ends
 from embcli.wording import counted
 
 
@@ -48,18 +48,18 @@ class Tokenizers(Result, verb="tokenizers"):
         return [len(tokens) for tokens in self.tokens]
 
     @cached_property
-    def _bounds(self) -> Bounds:
-        return segment_bounds(self.ends, self.bases)
+    def _segments(self) -> Segments:
+        return segments_of(self.ends, self.bases)
 
     @property
     def same(self) -> int:
         """How many tokens are the same in all encodings."""
-        return int(self._bounds.is_same.sum())
+        return int(self._segments.is_same.sum())
 
     @property
     def different(self) -> int:
         """How many segments of the text are cut differently."""
-        return int((~self._bounds.is_same).sum())
+        return int((~self._segments.is_same).sum())
 
     @property
     def has_different_ids(self) -> bool:
@@ -100,8 +100,8 @@ class Tokenizers(Result, verb="tokenizers"):
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         token_names = tuple(name for name in names if name not in ("encoding", "common"))
-        bounds = self._bounds
-        same_stops = bounds.stops[bounds.is_same]
+        segments = self._segments
+        same_stops = segments.stops[segments.is_same]
         for encoding, tokens, ends in zip(self.encodings, self.tokens, self.ends, strict=True):
             has_text = np.diff(ends, prepend=-1) > 0
             is_common = np.isin(ends, same_stops) & has_text

@@ -38,7 +38,7 @@ class RunningLine(NamedTuple):
 
     text: Text
     encoding: str = ""
-    count: str = ""  # tokens
+    tokens: str = ""  # how many
 
 
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -74,7 +74,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
 
     labels = [
         Label("encoding", [line.encoding for line in lines], "left"),
-        Label("tokens", [line.count for line in lines]),
+        Label("tokens", [line.tokens for line in lines]),
         Label("text", [line.text for line in lines], "left"),
     ]
     if len(result.texts) > 1:
@@ -128,11 +128,11 @@ def _running_lines(
             cell = _token_text(token or b"", place, available, background)
             place += 1
             if line.cell_len + cell.cell_len > available:
-                yield RunningLine(line, count=count)
+                yield RunningLine(line, tokens=count)
                 count = ""
                 line = Text()
             line.append_text(cell)
-        yield RunningLine(line, count=count)
+        yield RunningLine(line, tokens=count)
 
 
 def _token_text(token: bytes, place: int, available: int, background: Background | None) -> Text:

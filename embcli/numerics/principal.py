@@ -1,0 +1,43 @@
+"""Principal components: the directions in which rows differ most."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class PrincipalMap(NamedTuple):
+    """Rows by their first two principal components."""
+
+    points: np.ndarray  # (n, 2) float64; the mean of the rows is at 0
+    shares: list[float]  # of the variance that each component has; zeros for equal rows
+    is_ambiguous: bool  # whether equal singular values allow other components
+
+
+def principal_map(rows: np.ndarray) -> PrincipalMap:
+    """Return finite rows, (n, D), by their first two principal components.
+
+    The loading of a component that is largest in absolute value is positive. Components along which
+    the rows do not differ, except by rounding, have zeros.
+
+    >>> points, shares, _ = principal_map(np.array([[3.0, 0], [0, 0], [0, 0]]))
+    >>> points.tolist(), shares
+    ([[2.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]], [1.0, 0.0])
+    """
+    exact = rows.astype(np.float64)
+    centred = exact - exact.mean(axis=0)
+    _, sizes, components = np.linalg.svd(centred, full_matrices=False)
+    rounding = np.finfo(np.float64).eps * max(rows.shape) * np.linalg.norm(exact)
+    sizes[sizes <= rounding] = 0
+
+    points = np.zeros((len(rows), 2))
+    shares = [0.0, 0.0]
+    for number in range(min(2, int(np.count_nonzero(sizes)))):
+        component = components[number]
+        largest = component[np.abs(component).argmax()]
+        points[:, number] = centred @ component * np.sign(largest)
+        shares[number] = float(sizes[number] ** 2 / np.square(sizes).sum())
+    first_sizes = sizes[:3]
+    are_equal = np.isclose(first_sizes[:-1], first_sizes[1:], rtol=1e-9, atol=0)
+    return PrincipalMap(points, shares, bool((are_equal & (first_sizes[1:] > 0)).any()))
