@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import accumulate, chain, pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from embcli.tokens import shown
 from embcli.verbs.tokenizers import Tokenizers
 from tests.readers import from_ndjson
 from tests.test_huggingface import SENTENCES, saved
-from tests.test_merges import MIXED, save_words
+from tests.test_merges import save_words
 from tests.test_page import ESCAPE
 
 __all__ = ["saved"]  # a fixture
@@ -72,13 +71,6 @@ def test_common_tokens_and_cuts_are_those_of_sets(texts, count):
     assert_like_sets(result, names)
 
 
-def test_a_long_text_of_many_kinds_is_cut_as_by_sets():
-    text = (MIXED + "Unbelievable internationalization\n") * 40
-    result = embcli.tokenizers(text, NAMES)
-
-    assert_like_sets(result, NAMES)
-
-
 def test_special_tokens_are_found_where_they_are_asked_for_and_end_where_their_names_end():
     text = "<|reserved_200018|>a<|endofprompt|>"
     names = ["o200k_harmony", "o200k_base"]  # One of them has two names for one ID.
@@ -106,16 +98,6 @@ def test_a_tokenizer_json_stands_beside_gpt2(kind, text, saved):
     result = embcli.tokenizers(text, [path, "gpt2"])
     assert result.tokens[0].ids.tolist() == ids
     assert result.ends[0].tolist() == ends
-
-
-def test_tokens_without_text_stay_with_their_text(saved):
-    """One encoding drops spaces at the end of a text, the other adds a token before the next."""
-    names = [str(saved("word_pieces")), str(saved("pieces"))]
-    result = embcli.tokenizers(["moves  ", "日", "", "you"], names)
-
-    for ends in result.ends:
-        assert (np.diff(ends) >= 0).all()
-    assert result.ends[0][-1] == result.ends[1][-1]
 
 
 # --- the page -------------------------------------------------------------------------------------

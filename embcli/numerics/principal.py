@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 
-class PrincipalMap(NamedTuple):
-    """Rows by their first two principal components."""
+def principal_map(rows: np.ndarray) -> tuple[np.ndarray, list[float], bool]:
+    """Return finite rows, (n, D), by their first two principal components: points, (n, 2) float64.
 
-    points: np.ndarray  # (n, 2) float64; the mean of the rows is at 0
-    shares: list[float]  # of the variance that each component has; zeros for equal rows
-    is_ambiguous: bool  # whether equal singular values allow other components
-
-
-def principal_map(rows: np.ndarray) -> PrincipalMap:
-    """Return finite rows, (n, D), by their first two principal components.
-
-    The loading of a component that is largest in absolute value is positive. Components along which
-    the rows do not differ, except by rounding, have zeros.
+    With them, the share of the variance that each component has, and whether equal singular values
+    allow other components. The mean of the points is at 0. The loading of a component that is
+    largest in absolute value is positive. Components along which the rows do not differ, except by
+    rounding, have zeros.
 
     >>> points, shares, _ = principal_map(np.array([[3.0, 0], [0, 0], [0, 0]]))
     >>> points.tolist(), shares
@@ -40,4 +32,4 @@ def principal_map(rows: np.ndarray) -> PrincipalMap:
         shares[number] = float(sizes[number] ** 2 / np.square(sizes).sum())
     first_sizes = sizes[:3]
     are_equal = np.isclose(first_sizes[:-1], first_sizes[1:], rtol=1e-9, atol=0)
-    return PrincipalMap(points, shares, bool((are_equal & (first_sizes[1:] > 0)).any()))
+    return points, shares, bool((are_equal & (first_sizes[1:] > 0)).any())

@@ -14,7 +14,7 @@ import numpy as np
 from rich.text import Text
 
 from embcli.layer import Origin
-from embcli.page import Label, Note, omission, safe_text, shorten
+from embcli.page import Label, Note, omission, safe_text
 from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown
 
@@ -94,11 +94,9 @@ def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
 
 
 def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:
-    """Return the short names of rows: their tokens, or their numbers."""
-    names = []
-    for row, token in zip(rows.tolist(), tokens, strict=True):
-        names.append(safe_text(shorten(shown(token), 16) or row))
-    return names
+    """Return the names of rows: their tokens, or their numbers."""
+    pairs = zip(rows.tolist(), tokens, strict=True)
+    return [safe_text(shown(token) or row) for row, token in pairs]
 
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"

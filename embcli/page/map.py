@@ -60,10 +60,8 @@ def _places(points: np.ndarray, width: int, height: int) -> tuple[list[int], lis
     """Return the lines and the cells of points, (n, 2); a line is as high as two cells are wide."""
     middle = (points.max(axis=0) + points.min(axis=0)) / 2
     last_cells = np.array([width - 1, 2 * (height - 1)])
-    with np.errstate(divide="ignore"):
-        scale = (last_cells / np.ptp(points, axis=0)).min()  # cells of a unit
-    if np.isinf(scale):  # All points are at one place.
-        scale = 1.0
+    spans = np.maximum(np.ptp(points, axis=0), 1e-300)  # 0 if all are at one place
+    scale = (last_cells / spans).min()  # cells of a unit
     across, up = np.transpose((points - middle) * scale)
     lines = np.rint(-up / 2).astype(int)
     cells = np.rint((width - 1) / 2 + across).astype(int)

@@ -21,11 +21,6 @@ class Medium(NamedTuple):
     height: int | None = None  # lines of a screen; None if there is no end
     has_fine_cells: bool = False  # an SVG picture, in which many numbers can share a cell
 
-    @property
-    def is_picture(self) -> bool:
-        """Whether it shows colours as a picture or a document does."""
-        return self.is_file or self.has_fine_cells
-
 
 class PageConsole(Console):
     """A console for the pages of a medium, which keeps what it prints; rich's may not."""

@@ -241,6 +241,7 @@ class Strips(Composite):
         In a file, numbers that have no cells of their own there can take those of a slide.
         """
         density = density_of(console)
+        medium = medium_of(console)
         columns = len(self.numbers)
         available = max(cells, min(columns, cells_of_slide))
         rows = max(len(self.blocks[0].values), 1)
@@ -249,7 +250,6 @@ class Strips(Composite):
             height = max(self.lines - _LINES_AROUND, 1)
         elif density.columns_per_cell > 1 and not self.sections:
             height = max(_SLIDE_LINES - len(self.gaps), min(rows, self.most_lines))
-            medium = medium_of(console)
             if medium.height:
                 height = max(medium.height - _LINES_AROUND_STRIPS - len(self.gaps), 1)
 
@@ -265,7 +265,8 @@ class Strips(Composite):
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _clamp(highest, _WIDEST)
 
-        is_sampled = self.lines is not None or not medium_of(console).is_picture
+        is_picture = medium.is_file or medium.has_fine_cells
+        is_sampled = self.lines is not None or not is_picture
         fit = Fit.of(columns, available, density.columns_per_cell, is_sampled)
         if self.square:
             bins = math.ceil(columns / row_step)

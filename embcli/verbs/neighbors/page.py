@@ -10,12 +10,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from embcli.names import METRICS
 from embcli.page import (
     Label,
-    left_out,
     omission,
     omitted,
     ruled,
     safe_text,
-    shorten,
     title,
     written,
 )
@@ -49,9 +47,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
         yield safe_text(_not_ranked(search.zero, "of zeros, without a direction"))
 
     numbers = np.arange(1, queries.total + 1)
-    missing = left_out(omission(queries, "query number", numbers))
-    if missing is not None:
-        yield missing
+    yield from omitted(omission(queries, "query number", numbers))
     if neighbors.origin.is_seeded:
         yield safe_text("These similarities mean nothing before training.")
     yield from origin_lines(neighbors.origin)
@@ -82,8 +78,8 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
 
 def _map(neighbors: Neighbors, number: int) -> RenderResult:
     ids = neighbors.search.rankings[number].ids
-    query = shorten(_query_in_words(neighbors, number), 24)
-    labels = [safe_text(query, "strong"), *row_names(ids, neighbors.tokens(ids))]
+    query = safe_text(_query_in_words(neighbors, number), "strong")
+    labels = [query, *row_names(ids, neighbors.tokens(ids))]
     yield Map(neighbors.vectors_of(number, ids), labels)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")

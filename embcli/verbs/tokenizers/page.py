@@ -43,11 +43,9 @@ class RunningLine(NamedTuple):
 
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
     background = medium_of(console).background if colors_of(console) else None
-    legend = "" if background else f"; {_CUT} marks a cut"
-    yield title(f"The text under {counted(len(result.encodings), 'tokenizer')}{legend}")
+    yield title(f"The text under {counted(len(result.encodings), 'tokenizer')}")
     shown_names = [shorten(each.name, 16) for each in result.encodings]
     beside = [
-        Label("line", [str(len(result.texts))]),
         Label("encoding", shown_names, "left"),
         Label("tokens", [f"{max(result.counts):,}"]),
     ]
@@ -55,7 +53,6 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
 
     most = rows_that_fit(options, 32)  # lines
     lines: list[RunningLine] = []
-    numbers: list[str] = []  # of the texts
     sections: list[int] = []
     is_whole = True
     for sequence in range(len(result.texts)):
@@ -69,16 +66,11 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
             is_whole &= len(found) <= share
             first, *others = found[:share]
             lines += [first._replace(encoding=name), *others]
-        numbers.append(str(sequence + 1))
-        numbers += [""] * (len(lines) - len(numbers))
-
     labels = [
         Label("encoding", [line.encoding for line in lines], "left"),
         Label("tokens", [line.tokens for line in lines]),
         Label("text", [line.text for line in lines], "left"),
     ]
-    if len(result.texts) > 1:
-        labels.insert(0, Label("line", numbers))
     has_sections = len(result.encodings) > 1
     yield ruled(labels, sections=sections[1:] if has_sections else ())
     yield ""
@@ -139,6 +131,7 @@ def _token_text(token: bytes, place: int, available: int, background: Background
     text = shorten(shown(token), max(available - 1, 1))
     if background is None:
         return Text(f"{text}{_CUT}")
+    # A space can be seen by its colour.
     return Text(text.replace("␣", " "), token_background(place, background))
 
 
