@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 
-def principal_map(rows: np.ndarray) -> tuple[np.ndarray, list[float], bool]:
+def principal_map(rows: np.ndarray) -> tuple[np.ndarray, list[float]]:
     """Return finite rows, (n, D), by their first two principal components: points, (n, 2) float64.
 
-    With them, the share of the variance that each component has, and whether equal singular values
-    allow other components. The mean of the points is at 0. The loading of a component that is
-    largest in absolute value is positive. Components along which the rows do not differ, except by
-    rounding, have zeros.
+    With them, the share of the variance that each component has; with equal shares, other axes are
+    as good. The mean of the points is at 0. The loading of a component that is largest in absolute
+    value is positive. Components along which the rows do not differ, except by rounding, have
+    zeros.
 
-    >>> points, shares, _ = principal_map(np.array([[3.0, 0], [0, 0], [0, 0]]))
+    >>> points, shares = principal_map(np.array([[3.0, 0], [0, 0], [0, 0]]))
     >>> points.tolist(), shares
     ([[2.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]], [1.0, 0.0])
     """
@@ -30,6 +30,4 @@ def principal_map(rows: np.ndarray) -> tuple[np.ndarray, list[float], bool]:
         largest = component[np.abs(component).argmax()]
         points[:, number] = centred @ component * np.sign(largest)
         shares[number] = float(sizes[number] ** 2 / np.square(sizes).sum())
-    first_sizes = sizes[:3]
-    are_equal = np.isclose(first_sizes[:-1], first_sizes[1:], rtol=1e-9, atol=0)
-    return points, shares, bool((are_equal & (first_sizes[1:] > 0)).any())
+    return points, shares

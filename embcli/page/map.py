@@ -30,7 +30,7 @@ class Map(Composite):
         height = rows_that_fit(options, 28) + 2  # There are fewer other lines than for a table.
         if not np.isfinite(self.rows).all():
             raise InputError(Sentence("{map} needs rows without NaN and infinity"))
-        points, (first, second), is_ambiguous = principal_map(self.rows)
+        points, (first, second) = principal_map(self.rows)
         lines, cells = _places(points, width, height)
 
         canvas: list[list[tuple[int, Text]]] = [[] for _ in range(max(lines) + 1)]
@@ -50,8 +50,6 @@ class Map(Composite):
         )
         if not first:
             yield safe_text("All rows are at one point: they do not differ.")
-        if is_ambiguous:
-            yield safe_text("Singular values are equal, so that other axes are as good as these.")
         if without_room:
             yield LeftOut(f"Left out: {counted(without_room, 'label')} without room.")
 
