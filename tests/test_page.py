@@ -577,6 +577,16 @@ def test_numbers_of_columns_stand_above_their_cells(columns, width):
     assert steps <= {1, 8, 20, 50, 100}
 
 
+def test_columns_without_room_are_every_nth_in_a_terminal_and_means_in_a_file():
+    values = np.tile(np.float32([1, -1]), (1, 500))
+    page = Strips([Label("row", [0])], [Values(values)], np.arange(1000))
+
+    printed = export.text(page, 80)
+    assert "shown: 1 in 15 columns" in printed
+    assert ".@.@.@" in printed
+    assert "the mean of up to" in export.exported(page, "html", 80, "light").decode()
+
+
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
     snapshot,
 ):
