@@ -61,9 +61,9 @@ def _places(points: np.ndarray, width: int, height: int) -> tuple[list[int], lis
     spans = np.maximum(np.ptp(points, axis=0), 1e-300)  # 0 if all are at one place
     scale = (last_cells / spans).min()  # cells of a unit
     across, up = np.transpose((points - middle) * scale)
-    lines = np.rint(-up / 2).astype(int)
+    lines = np.rint((up.max() - up) / 2).astype(int)
     cells = np.rint((width - 1) / 2 + across).astype(int)
-    return (lines - lines.min()).tolist(), cells.tolist()
+    return lines.tolist(), cells.tolist()
 
 
 def _put(placed: list[tuple[int, Text]], cell: int, text: Text, width: int) -> bool:
