@@ -65,7 +65,7 @@ def content_of(verb: str, options: Mapping[str, Any]) -> ContentKind:
     ('matrices', 'document')
     """
     if verb == "tokenize":
-        is_derived = options.get("merges") or options.get("draw")
+        is_derived = options.get("merges") or options.get("draw") or options.get("inline")
         if is_derived or len(options.get("encoding", ())) > 1:
             return "list"
     elif verb == "compare":

@@ -37,6 +37,7 @@ def test_a_format_has_a_short_name_as_option_and_variable(in_process, words, sho
 
 def test_a_variable_that_is_not_a_format_is_refused(in_process):
     assert "EMBCLI_FORMAT 'x'" in in_process.refused("tokenize", "hi", EMBCLI_FORMAT="x")
+    assert "EMBCLI_THEME 'x'" in in_process.refused("tokenize", "hi", EMBCLI_THEME="x")
 
 
 # --- terminals ------------------------------------------------------------------------------------

@@ -317,7 +317,7 @@ BACKGROUNDS = {
     "Solarized dark": (0, 43, 54),
     "light": (253, 246, 227),
 }
-USED_STYLES = (*STYLES.values(), *map(token_style, range(6)))
+USED_STYLES = (*STYLES.values(), *map(token_style, range(3)))
 COLORS = {style.color for style in USED_STYLES if style.color is not None}
 
 
@@ -440,6 +440,7 @@ def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
 
     dark = shown()
     light = shown(COLORFGBG="0;15")
+    assert shown(EMBCLI_THEME="light", COLORFGBG="15;0") == light
     assert dark != light
     assert ESCAPE.sub("", dark) == ESCAPE.sub("", light)
     assert shown("--theme", "auto") == dark
@@ -549,21 +550,34 @@ def test_columns_are_in_bins_only_where_they_have_no_room(
 @pytest.mark.parametrize("width", [30, 80, 200])
 @pytest.mark.parametrize("columns", [1, 2, 8, 33, 100, 301])
 def test_numbers_of_columns_stand_above_their_cells(columns, width):
-    """Row n is 1 in column n, and 0 elsewhere."""
+    """Row n is 1 in column n, and 0 elsewhere; of columns without room, one in n is shown."""
     numbers = np.arange(columns)
     page = Strips([Label("row", numbers)], [Values(np.eye(columns, dtype=np.float32))], numbers)
 
     printed = export.text(page, width)
 
-    axis, *strips = re.findall(r"│  (.*)", printed)
+    name, axis, *strips = re.findall(r"│  (.*)", printed)
+    assert name == "columns"
     *ticks, last = re.finditer(r"\d+", axis)
+    shown = re.search(r"shown: 1 in (\d+) columns", printed)
+    step = int(shown[1]) if shown else 1
     for tick in ticks:
-        assert strips[int(tick[0])][tick.start()] != "."
+        assert strips[int(tick[0]) // step * step][tick.start()] != "."
     assert int(last[0]) == columns - 1
-    assert strips[-1][last.start() : last.end()].strip(".")
-    steps = np.diff([int(tick[0]) for tick in ticks])
-    assert np.unique(steps).size <= 1
-    assert (len(ticks) > 1) == (columns > 2)
+    assert strips[(columns - 1) // step * step][last.start() : last.end()].strip(".")
+    steps = {*np.diff([int(tick[0]) for tick in ticks]).tolist()}
+    assert len(steps) <= 1
+    assert steps <= {1, 8, 20, 50, 100}
+
+
+def test_columns_without_room_are_every_nth_in_a_terminal_and_means_in_a_file():
+    values = np.tile(np.float32([1, -1]), (1, 500))
+    page = Strips([Label("row", [0])], [Values(values)], np.arange(1000))
+
+    printed = export.text(page, 80)
+    assert "shown: 1 in 15 columns" in printed
+    assert ".@.@.@" in printed
+    assert "the mean of up to" in export.exported(page, "html", 80, "light").decode()
 
 
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
@@ -589,7 +603,7 @@ def test_a_picture_fits_its_lines_and_uses_them(square, size, height):
     lines = printed.splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
-    room = 2 * (height - 4)
+    room = 2 * (height - 5)
     assert ("shown: 1 in" in printed) == (size > min(room, 72))
     if size > room:
         assert 2 * len(lines) > height, "the picture uses most of its lines"
@@ -913,12 +927,11 @@ def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(in_process, theme
     assert bool({*codes} & {"33", "93"}) == has_yellow
 
 
-def test_six_tokens_differ_also_in_16_colours():
-    colors = [token_style(place).color for place in range(12)]
+def test_three_tokens_differ_also_in_16_colours():
+    colors = [token_style(place).color for place in range(3)]
     numbers = [color.downgrade(ColorSystem.STANDARD).number for color in colors if color]
 
-    for start in range(6):
-        assert len({*numbers[start : start + 6]}) == 6
+    assert len({*numbers}) == 3
 
 
 # How linear red, green and blue are seen: Machado, Oliveira and Fernandes 2009, severity 1.
@@ -950,11 +963,18 @@ def in_lab(color: tuple[int, ...], sight: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
 def test_no_sight_confuses_the_colours_of_neighbouring_tokens(sight, theme):
     inks = INKS[theme] if theme else {}
-    names = [str(token_style(place)) for place in range(7)]
-    seen = [in_lab(tuple(bytes.fromhex(inks.get(name, name)[1:])), sight) for name in names]
+    seen = []
+    for style in [*map(token_style, range(4)), STYLES["negative"], STYLES["positive"]]:
+        name = str(style)
+        seen.append(in_lab(tuple(bytes.fromhex(inks.get(name, name)[1:])), sight))
 
-    distances = [float(np.linalg.norm(one - other)) for one, other in pairwise(seen)]
-    assert min(distances) >= 15
+    *tokens, negative, positive = seen
+    distances = [float(np.linalg.norm(one - other)) for one, other in pairwise(tokens)]
+    assert min(distances) >= 17
+    is_red_green = sight is not SIGHTS["tritanopia"]
+    for token in tokens if is_red_green else []:
+        assert np.linalg.norm(token - negative) >= 20
+        assert np.linalg.norm(token - positive) >= 20
 
 
 @cases

@@ -204,7 +204,7 @@ def test_a_page_with_options_is_the_kept_one(in_process, snapshot, name):
 # --- what all views have in common ----------------------------------------------------------------
 
 
-LINES = str.maketrans("", "", "─│╭╮╰╯┬┴┼")  # an SVG has them as paths
+LINES = str.maketrans("", "", "─│╭╮╰╯┬┴┼␣")  # a picture can have colours instead
 
 
 def words_of_svg(root: ET.Element) -> str:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate, chain, pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from tokenizers import models
 
 import embcli
 from embcli import encodings
 from embcli.errors import InputError
+from embcli.tokens import shown
 from embcli.verbs.tokenizers import Tokenizers
 from tests.readers import from_ndjson
 from tests.test_huggingface import SENTENCES, saved
-from tests.test_merges import MIXED, save_words
+from tests.test_merges import save_words
+from tests.test_page import ESCAPE
 
 __all__ = ["saved"]  # a fixture
 
 NAMES = ["gpt2", "p50k_base", "cl100k_base", "o200k_base"]
 PAIR = "gpt2,o200k_base"
-EFFORT = "Every effort moves you. "
 
 Ends = list[int]  # where the tokens of a text end, in bytes
 
@@ -62,43 +63,12 @@ def assert_like_sets(result: Tokenizers, names: list[str]) -> None:
     assert found == [*chain.from_iterable(expected.values())]
 
 
-def assert_segments(result: Tokenizers) -> None:
-    """Check that the segments have all tokens, and are as many as the result counts."""
-    segments = [*result.segments()]
-    differing = [segment for segment in segments if not segment.is_same]
-
-    assert len(segments) == result.same + result.different
-    assert len(differing) == result.different
-    found = result.segments(different=True)
-    assert [segment.start for segment in found] == [segment.start for segment in differing]
-    for number, tokens in enumerate(result.tokens):
-        joined = []
-        for segment in segments:
-            joined += segment.tokens[number]
-        assert joined == tokens.bytes_of(tokens.ids)
-
-
 @given(st.lists(st.text("ab eé日👋\n1,'", max_size=12), min_size=1, max_size=3), st.integers(2, 4))
 def test_common_tokens_and_cuts_are_those_of_sets(texts, count):
     names = NAMES[:count]
     result = embcli.tokenizers(texts, names)
 
     assert_like_sets(result, names)
-    assert_segments(result)
-    before = [b""] * len(texts)
-    for segment in result.segments():
-        own = b"".join(segment.tokens[0])
-        assert segment.start == len(before[segment.sequence].decode(errors="ignore"))
-        assert segment.ends[0][-1] == len(own)
-        before[segment.sequence] += own
-
-
-def test_a_long_text_of_many_kinds_is_cut_as_by_sets():
-    text = (MIXED + "Unbelievable internationalization\n") * 40
-    result = embcli.tokenizers(text, NAMES)
-
-    assert_like_sets(result, NAMES)
-    assert_segments(result)
 
 
 def test_special_tokens_are_found_where_they_are_asked_for_and_end_where_their_names_end():
@@ -128,77 +98,64 @@ def test_a_tokenizer_json_stands_beside_gpt2(kind, text, saved):
     result = embcli.tokenizers(text, [path, "gpt2"])
     assert result.tokens[0].ids.tolist() == ids
     assert result.ends[0].tolist() == ends
-    assert_segments(result)
-
-
-def test_tokens_without_text_stay_with_their_text(saved):
-    """One encoding drops spaces at the end of a text, the other adds a token before the next."""
-    names = [str(saved("word_pieces")), str(saved("pieces"))]
-    texts = ["moves  ", "日", "", "you"]
-    result = embcli.tokenizers(texts, names)
-
-    for number, tokens in enumerate(result.tokens):
-        found: list[list[bytes]] = [[] for _ in texts]
-        for segment in result.segments():
-            found[segment.sequence] += segment.tokens[number]
-            counts = [len(own) for own in segment.tokens]
-            assert segment.is_same == (counts == [1, 1])
-        bounds = pairwise(tokens.starts.tolist())
-        assert found == [tokens.bytes_of(tokens.ids[first:last]) for first, last in bounds]
 
 
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_the_page_marks_cuts(in_process, snapshot):
-    text = "Unbelievable 日本!"
-    words = ("tokenize", text, "--encoding", PAIR)
-    page = in_process.ok(*words, COLUMNS="85", suggestions=True).text
-    snapshot("tokenizers/cuts.txt", page)
+def lines_of_text(name: str, text: str) -> list[int]:
+    """Return tiktoken's number of tokens of each line, which a token with its end ends."""
+    counts = [0]
+    theirs = encodings.get(name).tiktoken
+    for token in theirs.decode_tokens_bytes(theirs.encode_ordinary(text)):
+        counts[-1] += 1
+        if b"\n" in token:
+            counts.append(0)
+    return counts if counts[-1] or len(counts) == 1 else counts[:-1]
+
+
+RUNNING = "Every effort\n\n日本 moves you\nUnbelievable: unwillingly!"
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_running_text_has_all_tokens_and_counts_them_by_lines(in_process, columns):
+    names = ["gpt2", "o200k_base"]
+    words = ("tokenize", RUNNING, "--encoding", PAIR, "--color", "always")
+    environment = {"COLUMNS": columns, "COLORTERM": "truecolor", "TERM": "xterm-256color"}
+    page = in_process.ok(*words, **environment).text.split("\n\n")[0]
+    assert max(map(cell_len, ESCAPE.sub("", page).splitlines())) <= int(columns)
+
+    counts = re.findall(r"^(?:\w+)?\x20+(\d+)  ", ESCAPE.sub("", page), re.MULTILINE)
+    expected = [*chain.from_iterable(lines_of_text(name, RUNNING) for name in names)]
+    assert [*map(int, counts)] == expected
+
+    texts = re.findall(r"\x1b\[[\d;]*48;2;[\d;]+m([^\x1b]*)", page)
+    tokens = []
+    for name in names:
+        theirs = encodings.get(name).tiktoken
+        tokens += theirs.decode_tokens_bytes(theirs.encode_ordinary(RUNNING))
+    assert texts == [shown(token).replace("␣", " ") for token in tokens]
 
 
 @pytest.mark.parametrize(
-    ("name", "pair", "text"),
+    ("name", "words", "text"),
     [
-        ("lines-cut-alike", "gpt2,cl100k_base", "a b\n\n123\n"),
-        ("lines-cut-differently", PAIR, "a\nUnbelievable \n"),
+        ("lines", ("--lines", "--encoding", PAIR), "a\nUnbelievable \n"),
+        ("one", ("--inline",), "a b\n\n123\n"),
+        ("long-text", ("--encoding", PAIR), "Unbelievable! " * 400),
+        ("long-stretches", ("--inline",), "Þ" * 1000),
     ],
 )
-def test_lines_begin_rows(in_process, snapshot, name, pair, text):
-    ran = in_process.ok("tokenize", "--lines", "--encoding", pair, stdin=text, COLUMNS="40")
+def test_running_text_without_colour_has_marks(in_process, snapshot, name, words, text):
+    ran = in_process.ok("tokenize", *words, stdin=text, COLUMNS="40", suggestions=True)
     snapshot(f"tokenizers/{name}.txt", ran.text)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("long-text-with-one-place", EFFORT * 40 + "Unbelievable! " + EFFORT * 40),
-        ("long-text-with-many-places", "Unbelievable! " * 400),
-        ("long-text-with-no-place", EFFORT * 400),
-    ],
-)
-def test_of_a_long_text_the_page_has_what_is_cut_differently(in_process, snapshot, name, text):
-    ran = in_process.ok("tokenize", text, "--encoding", PAIR, COLUMNS="60")
-    snapshot(f"tokenizers/{name}.txt", ran.text)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [("long-names", "effort moves"), ("long-stretches", "Þ" * 80)]
-)
-def test_long_names_are_numbers_and_long_stretches_end_in_dots(
-    in_process,
-    tmp_path,
-    monkeypatch,
-    snapshot,
-    name,
-    text,
-):
-    monkeypatch.chdir(tmp_path)
-    ids = {"[UNK]": 0, "effort": 1, "move": 2, "##s": 3}
-    save_words(Path("words-of-effort.json"), models.WordPiece(ids, unk_token="[UNK]"))
-
-    words = ("tokenize", text, "--encoding", "words-of-effort.json,gpt2")
-    snapshot(f"tokenizers/{name}.txt", in_process.ok(*words, COLUMNS="40").text)
+def test_running_text_is_a_page_of_texts(in_process):
+    words = ("tokenize", "--inline")
+    assert "--format" in in_process.refused(*words, "hi", "-f", "json")
+    assert "--merges" in in_process.refused(*words, "hi", "--merges")
+    assert "not IDs" in in_process.refused(*words, "--ids", "1,2")
 
 
 def test_hostile_text_stays_in_its_cells(in_process):

@@ -228,6 +228,11 @@ def tokenize(
         ),
         o.ON_PAGES,
     ] = None,
+    inline: Annotated[
+        bool,
+        option("View", "Show the text with a background for each token.", "--inline"),
+        o.ON_PAGES,
+    ] = False,
     fail_on: Annotated[
         names.CutFault | None,
         option("View", "Exit with 1 if the encodings give other cuts (or IDs).", "--fail-on NAME"),
@@ -243,14 +248,14 @@ def tokenize(
     # how its letters became these tokens
     embcli tokenize strawberry --merges
 
-    # under two tokenizers, side by side
+    # its tokens in colours, under two tokenizers
     embcli tokenize "Unbelievable!" --encoding gpt2,o200k_base
     """
     is_derived = merges or draw
-    if is_derived and len(encoding) > 1:
-        raise InputError("--merges and --draw take one encoding, not several; give one name")
+    if is_derived and (inline or len(encoding) > 1):
+        raise InputError("--merges and --draw take one encoding, and not --inline; give one name")
     sequences = given.read('embcli tokenize "Every effort moves you"', lines)
-    if len(encoding) > 1:
+    if len(encoding) > 1 or inline:
         from embcli.verbs.tokenizers import tokenizers
 
         return tokenizers(
@@ -561,6 +566,7 @@ def weights(
     ] = None,
     columns: o.Columns = None,
     sort: o.Sort = "id",
+    map: o.Map = False,
 ) -> Any:
     """Show the weight matrix of a layer.
 
@@ -578,7 +584,7 @@ def weights(
     from embcli.verbs import weights as verb
 
     source = model.opened(named, "For the row of a token: --rows takes IDs and tokens")
-    return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort)
+    return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort, map=map)
 
 
 @command("Matrices and models", view=SCORES)
@@ -604,6 +610,7 @@ def neighbors(
     top: Annotated[int, option("View", "How many neighbours.", "--top -k K")] = 10,
     match: o.Match = None,
     rows: o.Rows = None,
+    map: o.Map = False,
 ) -> Any:
     """Show the rows nearest to a row.
 
@@ -640,6 +647,7 @@ def neighbors(
         top=top,
         match=match,
         rows=rows,
+        map=map,
     )
 
 

@@ -274,7 +274,7 @@ class Page(OptionGroup):
             "View",
             "Background of the terminal, or of a picture.",
             "",
-            default="auto: COLORFGBG, or dark; a picture's light",
+            default="auto: EMBCLI_THEME, COLORFGBG or dark; a picture's light",
         ),
         o.ShownIn(("table", *PICTURES)),
     ] = None

@@ -214,6 +214,9 @@ Columns = Annotated[
 ]
 Sort = Annotated[names.Sort, option("View", "Order of the rows; norm: the largest first.")]
 Draw = Annotated[bool, option("View", "Draw it as a picture.", "--draw"), ON_PAGES]
+Map = Annotated[
+    bool, option("View", "Map the rows by two principal components.", "--map"), ON_PAGES
+]
 TopOfEach = Annotated[int, option("View", "Rows of each kind to show.", "--top -k K")]
 
 # Where the result goes.

@@ -60,19 +60,24 @@ INKS = {
         "#b0784c": "#c88c64",
         "#008700": "#4fc34f",
         "#008787": "#17a5a5",
-        "#5f5fff": "#7878ff",
-        "#d70087": "#ff4fa8",
+        "#5f5fff": "#8468ff",
     },
 }
-# Blue and orange mean signs, so that tokens have other colours. These six differ also among 16
-# colours, and no common colour blindness confuses neighbours.
-_SIX_COLORS = "#008700 #af5fd7 #008787 #d75f5f #5f5fff #d70087"
-_TOKEN_STYLES = [Style.parse(color) for color in _SIX_COLORS.split()]
+# Blue and orange mean signs, so that tokens have other colours. These three differ also among 16
+# colours, and no red-green blindness confuses them with each other, or with those of signs.
+_TOKEN_COLORS = ("#008787", "#5f5fff", "#d75f5f")
 
 
 def token_style(place: int) -> Style:
-    """Return the style of the token at a place in a text: six styles take turns."""
-    return _TOKEN_STYLES[place % len(_TOKEN_STYLES)]
+    """Return the style of the token at a place in a text: three styles take turns."""
+    return Style.parse(_TOKEN_COLORS[place % len(_TOKEN_COLORS)])
+
+
+def token_background(place: int, background: Background) -> Style:
+    """Return the style of the token at a place in running text, which has its colour below it."""
+    color = _TOKEN_COLORS[place % len(_TOKEN_COLORS)]
+    letters = "#ffffff" if background == "light" else "#000000"
+    return Style.parse(f"{letters} on {INKS[background].get(color, color)}")
 
 
 def sign_style(value: float, is_term: bool = False) -> Style:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+from rich.text import Text
 
 from embcli.layer import Origin
 from embcli.page import Label, Note, omission, safe_text
@@ -93,6 +94,12 @@ def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
     """Return each row with its token, if there is one: `262 ␣the`."""
     pairs = zip(rows.tolist(), tokens, strict=True)
     return [f"{row} {shown(token)}".strip() for row, token in pairs]
+
+
+def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:
+    """Return the names of rows: their tokens, or their numbers."""
+    pairs = zip(rows.tolist(), tokens, strict=True)
+    return [safe_text(shown(token) or row) for row, token in pairs]
 
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -71,7 +71,6 @@ class Matrix(Strips):
     row_styles: Sequence[str] = ()
     heat: bool = False
     every: bool = False
-    column: str = "column"  # what a column is, in the sentence on columns left out; "" for none
     rows_left_out: str = ""  # in words, for the same sentence
     rows_parameter: str = ""  # the parameter that chooses rows, if there is one
     has_notes: bool = False  # whether notes of the page follow, apart by a blank line

@@ -31,8 +31,9 @@ from embcli.wording import in_line
 
 _WIDEST = 4  # the most cells of a number
 _SLIDE_LINES = 36  # of a picture, which strips of few rows fill
-_LINES_AROUND_STRIPS = 11  # on a slide: titles, notes, the colour bar
-_LINES_AROUND = 4  # an axis and a rule above a picture; a blank line and a colour bar below
+_LINES_AROUND_STRIPS = 12  # on a slide: titles, notes, the colour bar
+_LINES_AROUND = 5  # an axis and a rule above a picture; a blank line and a colour bar below
+_TICKS = (1, 8, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # steps from one to the next
 _NOTHING = -3  # the level of a half of a cell without a number
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
 _MARKED = Style(color=_MARK, bgcolor="#000000", bold=True)
@@ -142,6 +143,7 @@ class Fit(NamedTuple):
     rows_per_line: int = 1
     lines_per_row: int = 1
     row_step: int = 1  # every n-th row is shown
+    is_sampled: bool = False  # whether a bin is one of its columns, not their mean
 
     @classmethod
     def of(
@@ -163,6 +165,13 @@ class Fit(NamedTuple):
         return column // self.columns_per_bin * self.width // self.bins
 
 
+def _ticks(numbers: np.ndarray, room: float) -> list[int]:
+    """Return the places of round numbers, (n,), if a tick takes the room of so many numbers."""
+    fitting = [step for step in _TICKS if step >= room]
+    step = fitting[0] if fitting else _TICKS[-1]
+    return np.flatnonzero(numbers % step == 0).tolist()
+
+
 def _clamp(number: int, most: int) -> int:
     return max(min(number, most), 1)
 
@@ -171,9 +180,9 @@ def _clamp(number: int, most: int) -> int:
 class Strips(Composite):
     """Matrices as strips of colours, one per row, between labels, and a colour bar below.
 
-    Columns that find no room are averaged. With `lines` they are a picture of at most that many
-    lines, which averages nothing: it shows every n-th row and column. With `square` each number is
-    as high as it is wide.
+    Without room for all columns, a terminal shows every n-th, and a file averages. With `lines`
+    they are a picture of at most that many lines, which averages nothing: it shows every n-th row
+    and column. With `square` each number is as high as it is wide, and columns are what rows are.
     """
 
     labels: Sequence[Label]
@@ -187,6 +196,7 @@ class Strips(Composite):
     scale: ColorScale | None = None  # None for the scale of the numbers
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
     most_lines: int = sys.maxsize  # of strips in an SVG picture; if there are more, they share
+    column: str = "column"  # what a column is; "" if the table below says it
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = self._fit_labels(options.max_width)
@@ -197,10 +207,10 @@ class Strips(Composite):
         fit = self._fit(console, cells, cells_of_slide)
         shown = []
         for block in self.blocks:
-            if self.lines is None:
-                shown.append(means(block.values, fit.columns_per_bin))
-            else:
+            if fit.is_sampled:
                 shown.append(block.values[:: fit.row_step, :: fit.columns_per_bin])
+            else:
+                shown.append(means(block.values, fit.columns_per_bin))
         scale = self.scale or ColorScale.of(shown).without_outliers(shown)
 
         table = self._strips(labels, shown, scale, fit, console)
@@ -231,6 +241,7 @@ class Strips(Composite):
         In a file, numbers that have no cells of their own there can take those of a slide.
         """
         density = density_of(console)
+        medium = medium_of(console)
         columns = len(self.numbers)
         available = max(cells, min(columns, cells_of_slide))
         rows = max(len(self.blocks[0].values), 1)
@@ -239,7 +250,6 @@ class Strips(Composite):
             height = max(self.lines - _LINES_AROUND, 1)
         elif density.columns_per_cell > 1 and not self.sections:
             height = max(_SLIDE_LINES - len(self.gaps), min(rows, self.most_lines))
-            medium = medium_of(console)
             if medium.height:
                 height = max(medium.height - _LINES_AROUND_STRIPS - len(self.gaps), 1)
 
@@ -255,14 +265,19 @@ class Strips(Composite):
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _clamp(highest, _WIDEST)
 
-        fit = Fit.of(columns, available, density.columns_per_cell, self.lines is not None)
+        is_picture = medium.is_file or medium.has_fine_cells
+        is_sampled = self.lines is not None or not is_picture
+        fit = Fit.of(columns, available, density.columns_per_cell, is_sampled)
         if self.square:
             bins = math.ceil(columns / row_step)
             cells_of_line = 2 * lines_per_row * bins
             width = math.ceil(cells_of_line / rows_per_line)
             fit = Fit(bins, width, row_step, max(width // bins, 1))
         return fit._replace(
-            rows_per_line=rows_per_line, lines_per_row=lines_per_row, row_step=row_step
+            rows_per_line=rows_per_line,
+            lines_per_row=lines_per_row,
+            row_step=row_step,
+            is_sampled=is_sampled,
         )
 
     def _strips(
@@ -280,6 +295,7 @@ class Strips(Composite):
             starts += range(first, stop, fit.rows_per_line)
 
         axis = self._axis(fit)
+        column = self.labels[0].header if self.square else self.column and f"{self.column}s"
         density = density_of(console)
         gaps = (np.searchsorted(starts, self.gaps) * fit.lines_per_row).tolist()
         blocks = []
@@ -295,13 +311,19 @@ class Strips(Composite):
                 strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
-            header = f"{in_line(block.title)}\n{axis}" if block.title else axis
-            blocks.append((Text(header), strips))
+            names = [name for name in (in_line(block.title), column) if name]
+            blocks.append((Text(f"{': '.join(names)}\n{axis}"), strips))
 
         middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
 
         def at_lines(label: Label) -> Label:
             cells = [label.cells[start * fit.row_step] for start in starts]
+            if self.lines is not None:  # Its labels are numbers.
+                numbers = np.asarray(label.cells)
+                rows_per_line = fit.rows_per_line * fit.row_step
+                cells = [""] * len(starts)
+                for place in _ticks(numbers, rows_per_line):
+                    cells[place // rows_per_line] = numbers[place]
             return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_lines, labels))
@@ -309,25 +331,21 @@ class Strips(Composite):
         return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
 
     def _axis(self, fit: Fit) -> str:
-        """Return the numbers of the first and the last column, and of every 2^n-th between them."""
+        """Return the numbers of the first and the last column, and ticks between them."""
         count = len(self.numbers)
         if not count:
             return ""
         axis = str(self.numbers[0])
         if count == 1:
             return axis
-        room_per_number = len(str(self.numbers.max())) + GAP + 1
-        step = 1
-        while step * fit.width < room_per_number * count:
-            step *= 2
-
         last = str(self.numbers[-1])
         cell_of_last = min(fit.cell_of(count - 1), fit.width - len(last))
         cell_of_last = max(cell_of_last, len(axis) + 1)
-        for place in range(step, count, step):
+        cells_of_number = len(str(self.numbers.max())) + GAP + 1
+        for place in _ticks(self.numbers, cells_of_number * count / fit.width):
             number = str(self.numbers[place])
             cell = fit.cell_of(place)
-            if cell + len(number) + GAP <= cell_of_last:
+            if len(axis) + GAP <= cell <= cell_of_last - len(number) - GAP:
                 axis = axis.ljust(cell) + number
         return axis.ljust(cell_of_last) + last
 
@@ -369,17 +387,14 @@ class Strips(Composite):
         """
         remarks = []
         steps = []  # of a picture, unless it shows all rows and columns
-        if self.lines is None:
-            if fit.rows_per_line > 1:
-                remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
-            if fit.columns_per_bin > 1:
-                shade = "colour" if colors_of(console) else "character"
-                remarks.append(f"each {shade}: the mean of up to {fit.columns_per_bin} columns")
-        else:
-            if fit.row_step > 1:
-                steps.append(f"1 in {fit.row_step} rows")
-            if fit.columns_per_bin > 1 and not self.square:
-                steps.append(f"1 in {fit.columns_per_bin} columns")
+        if self.lines is None and fit.rows_per_line > 1:
+            remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
+        if fit.row_step > 1:
+            steps.append(f"1 in {fit.row_step} rows")
+        if fit.columns_per_bin > 1 and not fit.is_sampled:
+            remarks.append(f"each colour: the mean of up to {fit.columns_per_bin} columns")
+        elif fit.columns_per_bin > 1 and not self.square:
+            steps.append(f"1 in {fit.columns_per_bin} columns")
         if steps:
             remarks.append(f"shown: {', '.join(steps)}")
 

@@ -14,6 +14,7 @@ import numpy as np
 from embcli.names import DEFAULT_THETA, Similarity
 from embcli.positions.kind import (
     ONLY_THE_DISTANCE,
+    PositionMatrix,
     ShownPositions,
     added_rows,
     frequencies,
@@ -39,7 +40,13 @@ def sinusoidal(
             return sinusoids(model_step, dim, positions)
         return waves(dim, positions)
 
-    return added_rows(rows, dim, columns, metric, formula, meaning)
+    def exact_rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns) float64
+        return rows(positions)[:, columns]
+
+    # A page rounds the numbers of the formula once, data have them in float32.
+    table = PositionMatrix("position", exact_rows, columns)
+    shown = added_rows(rows, dim, columns, metric, formula, meaning)
+    return shown._replace(tables=[table])
 
 
 def waves(dim: int, positions: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.binary import LONGEST_LOAD
 from embcli.encodings import Encoding
-from embcli.errors import check_choice
+from embcli.errors import InputError, check_choice
 from embcli.layer import Layer, Origin, Summary, shape_of
 from embcli.names import LayerName, Sort
 from embcli.numerics.statistics import NormOrder, norm_order
@@ -32,7 +32,7 @@ from embcli.records import (
 from embcli.result import MatrixOf, Result
 from embcli.selection import Excerpt, Selection, select
 from embcli.tokens import resolve_rows, token_text, tokens_of
-from embcli.wording import counted, in_bytes
+from embcli.wording import Sentence, counted, in_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -54,6 +54,7 @@ class WeightMatrix(Result, verb="weights"):
     _rows_chosen: bool  # whether the user chose them
     _columns_chosen: bool
     order: NormOrder | None = None  # orders all rows of the layer, if the user asked for it
+    is_map: bool = False  # whether the page is a map of the rows
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
     head = MatrixOf()  # (n, chosen columns) float32
@@ -133,7 +134,17 @@ class WeightMatrix(Result, verb="weights"):
         return f"{what}: {rows}, D = {columns}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.page import Matrix, Values, medium_of, omission, rows_that_fit, title
+        from embcli.page import (
+            Matrix,
+            Values,
+            medium_of,
+            omission,
+            omitted,
+            rows_that_fit,
+            title,
+        )
+        from embcli.page.labels import row_names
+        from embcli.page.map import Map
 
         most_rows = 200
         if not self._rows_chosen:
@@ -143,7 +154,7 @@ class WeightMatrix(Result, verb="weights"):
             if self.style.heat and medium.has_fine_cells:
                 most_rows = 40
             elif self.style.heat and options.is_terminal:
-                most_rows -= 2  # A colour bar and a blank line are below.
+                most_rows -= 3  # A colour bar and a blank line are below, names of columns above.
         slide_lines = 42  # beside the other lines of a picture
         excerpt = Excerpt.ends(most_rows, len(self.ids))
         ids = self.ids[excerpt.places]
@@ -153,6 +164,12 @@ class WeightMatrix(Result, verb="weights"):
         values = self.rows(ids)
 
         yield title(self.title)
+        if self.is_map:
+            yield Map(values, row_names(ids, tokens_of(ids, self.encoding)))
+            yield from omitted(missing, parameters=("rows",))
+            yield ""
+            yield from self._facts()
+            return
         yield Matrix(
             self._labels(ids),
             [Values(values)],
@@ -219,6 +236,7 @@ def weights(
     rows: Selection | None = None,
     columns: Selection | None = None,
     sort: Sort = "id",
+    map: bool = False,
 ) -> WeightMatrix:
     """Return the weight matrix of a layer, (V, D) or (C, D), or chosen rows and columns of it.
 
@@ -227,8 +245,9 @@ def weights(
     A choice is a text, `"0:5,100"`, or indices, `[2, 3]` or `range(5)`. A row can be named by its
     token, too: `"king,queen"`.
     `sort="norm"` orders the rows by their norms, the largest first; then `order` has the norms and
-    ranks of all rows. Raises InputError for rows and columns out of range, LayerError if there is
-    no such layer.
+    ranks of all rows. With `map`, the page shows chosen rows by their first two principal
+    components. Raises InputError for rows and columns out of range, LayerError if there is no such
+    layer.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).weights(rows="2").token.round(4).astype(str).tolist()
@@ -236,6 +255,8 @@ def weights(
     """
     check_choice("layer", str(layer), get_args(LayerName))
     check_choice("sort", str(sort), get_args(Sort))
+    if map and rows is None:
+        raise InputError(Sentence("{map} shows chosen rows; choose them with {rows}"))
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
     encoding = None if layer == "position" else model.source.encoding
@@ -261,5 +282,6 @@ def weights(
         _rows_chosen=rows is not None,
         _columns_chosen=columns is not None,
         order=order,
+        is_map=map,
         notes=notes,
     )

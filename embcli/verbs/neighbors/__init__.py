@@ -37,10 +37,12 @@ class Neighbors(Result, verb="neighbors"):
 
     metric: Metric
     queries: list[Query]
+    vectors: list[np.ndarray]  # (D,) float64 each
     search: Search
     layer: Layer
     encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
     origin: Origin
+    is_map: bool = False  # whether the page is a map of the neighbours
 
     @property
     def ids(self) -> np.ndarray:
@@ -51,6 +53,14 @@ class Neighbors(Result, verb="neighbors"):
     def scores(self) -> np.ndarray:
         """The scores of the neighbours of all queries, (n,) float64."""
         return np.concatenate([ranking.scores for ranking in self.search.rankings])
+
+    def vectors_of(self, number: int, ids: np.ndarray) -> np.ndarray:
+        """Return a query and rows, (1 + n, D) float64; under cosine they have length 1."""
+        rows = self.layer.rows(ids).astype(np.float64)
+        vectors = np.concatenate([self.vectors[number][None], rows])
+        if self.metric == "cosine":
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.encoding)
@@ -100,13 +110,15 @@ def neighbors(
     top: int = 10,
     match: str | None = None,
     rows: Selection | None = None,
+    map: bool = False,
 ) -> Neighbors:
     """Return the rows nearest to the mean row of a text's tokens, or to a vector.
 
     Queries and neighbours are rows of one layer, the token matrix or the output head. A vector is
     (D,) or (n, D) float32. The result has the first `top` rows by their scores in
-    float64; `plus` and `minus` add and subtract the rows of other tokens. Raises InputError for
-    queries without a row, and for rows that are not finite or zero.
+    float64; `plus` and `minus` add and subtract the rows of other tokens. With `map`, the page
+    shows each query and its neighbours by their first two principal components. Raises InputError
+    for queries without a row, and for rows that are not finite or zero.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).neighbors([2], top=2).ids.tolist()
@@ -138,4 +150,6 @@ def neighbors(
     vectors = [vector_of(query, number, matrix, metric) for number, query in enumerate(queries, 1)]
     excluded = [query.all_ids for query in queries]
     search = nearest(matrix, vectors, top, metric, among, excluded, notes.watch)
-    return Neighbors(metric, queries, search, matrix, source.encoding, layers.origin, notes=notes)
+    return Neighbors(
+        metric, queries, vectors, search, matrix, source.encoding, layers.origin, map, notes=notes
+    )

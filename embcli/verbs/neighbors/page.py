@@ -8,7 +8,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from embcli.names import METRICS
 from embcli.page import (
     Label,
-    left_out,
     omission,
     omitted,
     ruled,
@@ -16,7 +15,8 @@ from embcli.page import (
     title,
     written,
 )
-from embcli.page.labels import bar, first_of, origin_lines, token_label
+from embcli.page.labels import bar, first_of, origin_lines, row_names, token_label
+from embcli.page.map import Map
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors
@@ -45,9 +45,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
         yield safe_text(_not_ranked(search.zero, "of zeros, without a direction"))
 
     numbers = np.arange(1, queries.total + 1)
-    missing = left_out(omission(queries, "query number", numbers))
-    if missing is not None:
-        yield missing
+    yield from omitted(omission(queries, "query number", numbers))
     if neighbors.origin.is_seeded:
         yield safe_text("These similarities mean nothing before training.")
     yield from origin_lines(neighbors.origin)
@@ -66,10 +64,21 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
     if neighbors.metric == "cosine" and (query.plus or query.minus):
         yield safe_text("Each term is scaled to length 1 first.")
 
-    if len(neighbors.search.rankings[number].ids):
+    if neighbors.is_map:
+        yield from _map(neighbors, number)
+    elif len(neighbors.search.rankings[number].ids):
         yield from _ranks(neighbors, number)
     else:
         yield safe_text("No other rows.")
+
+
+def _map(neighbors: Neighbors, number: int) -> RenderResult:
+    ids = neighbors.search.rankings[number].ids
+    query = safe_text(_query_in_words(neighbors, number), "strong")
+    labels = [query, *row_names(ids, neighbors.tokens(ids))]
+    yield Map(neighbors.vectors_of(number, ids), labels)
+    if neighbors.metric == "cosine":
+        yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 
 
 def _ranks(neighbors: Neighbors, number: int) -> RenderResult:

@@ -1,7 +1,7 @@
 """One text under several tokenizers: how many tokens each makes, and where they cut differently.
 
 `tokenizers` makes a Tokenizers, which is plain data. `measure` finds the cuts and the segments
-between those that all encodings share, `page` shows the tokens below each other.
+between those that all encodings share, `page` shows the tokens as running text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from embcli.result import Result
 from embcli.text import encode_sequences, sequences_of
 from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
-from embcli.verbs.tokenizers.measure import Bounds, Segment, segment_bounds, token_ends
+from embcli.verbs.tokenizers.measure import Segments, segments_of, token_ends
 from embcli.wording import counted
 
 
@@ -48,18 +48,18 @@ class Tokenizers(Result, verb="tokenizers"):
         return [len(tokens) for tokens in self.tokens]
 
     @cached_property
-    def _bounds(self) -> Bounds:
-        return segment_bounds(self.ends, self.bases)
+    def _segments(self) -> Segments:
+        return segments_of(self.ends, self.bases)
 
     @property
     def same(self) -> int:
         """How many tokens are the same in all encodings."""
-        return int(self._bounds.is_same.sum())
+        return int(self._segments.is_same.sum())
 
     @property
     def different(self) -> int:
         """How many segments of the text are cut differently."""
-        return int((~self._bounds.is_same).sum())
+        return int((~self._segments.is_same).sum())
 
     @property
     def has_different_ids(self) -> bool:
@@ -72,31 +72,6 @@ class Tokenizers(Result, verb="tokenizers"):
         if self.fail_on == "different-ids" and self.has_different_ids:
             return "different IDs"
         return ""
-
-    def segments(self, different: bool = False) -> Iterator[Segment]:
-        """Yield the segments of the texts in order, or only those that are cut differently."""
-        bounds = self._bounds
-        numbers = np.flatnonzero(~bounds.is_same) if different else np.arange(len(bounds.stops))
-        for number in numbers:
-            start = int(bounds.starts[number])
-            stop = int(bounds.stops[number])
-            sequence = int(np.searchsorted(self.bases, start, "right")) - 1
-            base = int(self.bases[sequence])
-            text_before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
-
-            segment_tokens = []
-            segment_ends = []
-            for tokens, ends in zip(self.tokens, self.ends, strict=True):
-                first = int(np.searchsorted(ends, start, "right"))
-                if start == base:
-                    # Tokens without text can end where the text begins: they belong to it, too.
-                    first = int(tokens.starts[sequence])
-                part = slice(first, int(np.searchsorted(ends, stop, "right")))
-                found = tokens.bytes_of(tokens.ids[part])
-                segment_tokens.append([token or b"" for token in found])
-                segment_ends.append((ends[part] - start).tolist())
-            is_same = bool(bounds.is_same[number])
-            yield Segment(sequence, len(text_before), is_same, segment_tokens, segment_ends)
 
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
@@ -125,8 +100,8 @@ class Tokenizers(Result, verb="tokenizers"):
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         token_names = tuple(name for name in names if name not in ("encoding", "common"))
-        bounds = self._bounds
-        same_stops = bounds.stops[bounds.is_same]
+        segments = self._segments
+        same_stops = segments.stops[segments.is_same]
         for encoding, tokens, ends in zip(self.encodings, self.tokens, self.ends, strict=True):
             has_text = np.diff(ends, prepend=-1) > 0
             is_common = np.isin(ends, same_stops) & has_text

@@ -15,44 +15,25 @@ import numpy as np
 from embcli.tokens import Tokens
 
 
-class Segment(NamedTuple):
-    """A part of a text between two places where all encodings cut."""
+class Segments(NamedTuple):
+    """The parts of all texts between two places where all encodings cut."""
 
-    sequence: int  # the number of its text
-    start: int  # the character of that text where it begins
-    is_same: bool  # whether it is one token in all encodings
-    tokens: list[list[bytes]]  # by encoding
-    ends: list[list[int]]  # by encoding: where its tokens end, in bytes from its start
+    stops: np.ndarray  # (n,) int64: where each ends
+    is_same: np.ndarray  # (n,) bool: whether it is one token in all encodings
 
 
-class Bounds(NamedTuple):
-    """Where the segments of all texts begin and end."""
-
-    starts: np.ndarray  # (n,) int64
-    stops: np.ndarray  # (n,) int64
-    is_same: np.ndarray  # (n,) bool: whether the segment is one token in all encodings
-
-
-def segment_bounds(ends: Sequence[np.ndarray], bases: np.ndarray) -> Bounds:
+def segments_of(ends: Sequence[np.ndarray], bases: np.ndarray) -> Segments:
     """Return the segments between the cuts that all encodings make, from the ends of their tokens.
 
     A text ends with a segment even if the encodings do not share their last cut in it.
     """
     shared_cuts = reduce(np.intersect1d, ends)
-    cuts = reduce(np.union1d, ends)
+    cuts = np.setdiff1d(reduce(np.union1d, ends), bases)  # A token without text is no cut.
     # The last cut in a text is the last one before the next text begins.
     last_cuts = np.append(0, cuts)[np.searchsorted(cuts, bases[1:])]
-    stops = np.union1d(shared_cuts, last_cuts)
-    text_starts = bases[np.searchsorted(bases, stops, "right") - 1]
-    has_bytes = stops > text_starts
-    stops = stops[has_bytes]
-    text_starts = text_starts[has_bytes]
-
-    previous_stops = np.append(0, stops)[:-1]
-    starts = np.maximum(previous_stops, text_starts)
-    cuts_within = np.searchsorted(cuts, stops, "right") - np.searchsorted(cuts, starts, "right")
-    is_same = (cuts_within == 1) & np.isin(stops, shared_cuts)
-    return Bounds(starts, stops, is_same)
+    stops = np.setdiff1d(np.union1d(shared_cuts, last_cuts), bases)
+    cuts_within = np.diff(np.searchsorted(cuts, stops), prepend=-1)
+    return Segments(stops, (cuts_within == 1) & np.isin(stops, shared_cuts))
 
 
 def token_ends(tokens: Tokens, texts: Sequence[str], bases: np.ndarray) -> np.ndarray:

@@ -1,61 +1,78 @@
-"""The page of one text under several tokenizers: the tokens below each other, and their counts.
+"""The page of a text under tokenizers: its tokens as running text, and their counts.
 
-The same cut is at the same cell in all lines. A text that is too long for the page shows only the
-segments that are cut differently.
+Each token has a background or, without colour, a mark after it. Each encoding has its lines below
+those of the one before, and each line of the text its number of tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from embcli.names import Background
 from embcli.page import (
     Label,
     LeftOut,
+    medium_of,
     rows_that_fit,
     ruled,
     safe_text,
     shorten,
     title,
-    token_style,
 )
+from embcli.page.colors import colors_of, token_background
+from embcli.page.table import GAP, least_width
 from embcli.tokens import shown
 from embcli.verbs.tokenizers import Tokenizers
-from embcli.verbs.tokenizers.measure import Segment
 from embcli.wording import counted
 
 _CUT = "│"
 
 
-class TextRow(NamedTuple):
-    """Segments of one text side by side; each column has a line for each encoding."""
+class RunningLine(NamedTuple):
+    """A line of the page, with what stands beside it: in further lines of a text, nothing."""
 
-    sequence: int  # the number of the text
-    columns: list[Label]
+    text: Text
+    encoding: str = ""
+    tokens: str = ""  # how many
 
 
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
-    count = len(result.encodings)
-    legend = f": {_CUT} marks a cut that only some of them make" if result.different else ""
-    yield title(f"The text under {counted(count, 'tokenizer')}{legend}")
+    background = medium_of(console).background if colors_of(console) else None
+    yield title(f"The text under {counted(len(result.encodings), 'tokenizer')}")
+    shown_names = [shorten(each.name, 16) for each in result.encodings]
+    beside = [
+        Label("encoding", shown_names, "left"),
+        Label("tokens", [f"{max(result.counts):,}"]),
+    ]
+    available = options.max_width - least_width(beside, 0) - GAP
 
-    longest_name = 16  # cells, beside a text
-    line_labels = [safe_text(shorten(each.name, longest_name), "dim") for each in result.encodings]
-    shown_segments = 0
-    for row in _rows_that_fit(result, line_labels, options):
-        shown_segments += len(row.columns)
-        heads = []
-        if len(result.texts) > 1:
-            heads.append(f"line {row.sequence + 1}")
-        if any(column.header for column in row.columns):
-            heads.append("char")
-        names = Label(", ".join(heads), line_labels, "left")
-        yield ruled([names, *row.columns], has_rule=False)
+    most = rows_that_fit(options, 32)  # lines
+    lines: list[RunningLine] = []
+    sections: list[int] = []
+    is_whole = True
+    for sequence in range(len(result.texts)):
+        if len(lines) >= most:
+            is_whole = False
+            break
+        sections.append(len(lines))
+        share = max((most - len(lines)) // len(result.encodings), 1)
+        for number, name in enumerate(shown_names):
+            found = list(_running_lines(result, number, sequence, available, share, background))
+            is_whole &= len(found) <= share
+            first, *others = found[:share]
+            lines += [first._replace(encoding=name), *others]
+    labels = [
+        Label("encoding", [line.encoding for line in lines], "left"),
+        Label("tokens", [line.tokens for line in lines]),
+        Label("text", [line.text for line in lines], "left"),
+    ]
+    has_sections = len(result.encodings) > 1
+    yield ruled(labels, sections=sections[1:] if has_sections else ())
     yield ""
 
     characters = sum(map(len, result.texts))
@@ -69,104 +86,61 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         ]
     )
     yield ""
-
     yield _totals(result)
-    if shown_segments == result.same + result.different:
-        return
-    missing = []
-    if result.same and result.different:
-        missing.append("where all agree")
-    places = result.different - shown_segments
-    if places > 0:
-        missing.append(f"{places:,} more places")
-    yield LeftOut(f"Left out: {' and '.join(missing) or 'the rest of the text'}.")
+    if not is_whole:
+        yield LeftOut("Left out: the rest of the text.")
 
 
-def _rows_that_fit(
-    result: Tokenizers, line_labels: Sequence[Text], options: ConsoleOptions
-) -> list[TextRow]:
-    """Return the rows of the whole text if it fits, otherwise those of what is cut differently."""
-    most_lines = 32  # the limit in a pipe or a file
-    most = max(rows_that_fit(options, most_lines) // (len(line_labels) + 1), 1)
-    longest_head = Text("char")
-    if len(result.texts) > 1:
-        longest_head = Text(f"line {len(result.texts)}, char")
-    label_width = max(label.cell_len for label in (*line_labels, longest_head))
-    available = options.max_width - label_width - 1
+def _running_lines(
+    result: Tokenizers,
+    number: int,
+    sequence: int,
+    available: int,
+    most: int,
+    background: Background | None,
+) -> Iterator[RunningLine]:
+    """Yield the lines of a text in an encoding, of this width, and one more than fits.
 
-    # One row more than fits tells whether the text is longer.
-    rows = list(islice(_text_rows(result.segments(), available), most + 1))
-    if len(rows) > most and result.different:
-        segments = result.segments(different=True)
-        rows = list(islice(_text_rows(segments, available), most))
-    return rows[:most]
-
-
-def _text_rows(segments: Iterable[Segment], available: int) -> Iterator[TextRow]:
-    """Yield segments in rows that fit; each text begins a row.
-
-    The header of a segment that is cut differently is the character where it begins.
+    A token with a line end in it ends a line.
     """
-    columns: list[Label] = []
-    width = 0
-    sequence = 0
-    for place, segment in enumerate(segments):
-        column = _column(segment, place, available)
-        is_full = width + column.width > available
-        if columns and (is_full or segment.sequence != sequence):
-            yield TextRow(sequence, columns)
-            columns = []
-            width = 0
-        sequence = segment.sequence
-        width += column.width + 1
-        columns.append(column)
-    if columns:
-        yield TextRow(sequence, columns)
+    tokens = result.tokens[number]
+    first, stop = tokens.starts[sequence : sequence + 2].tolist()
+    ids = tokens.ids[first:stop]
+    is_last = tokens.measured(lambda token: b"\n" in token)[first:stop]
+    lines_of_text = np.split(ids, np.flatnonzero(is_last) + 1)
+    if len(lines_of_text) > 1 and not len(lines_of_text[-1]):
+        lines_of_text.pop()
 
-
-def _column(segment: Segment, place: int, available: int) -> Label:
-    header = "" if segment.is_same else str(segment.start)
-    style = "" if segment.is_same else token_style(place)
-    lines = [safe_text(line, style) for line in _aligned_lines(segment, available)]
-    return Label(header, lines, "left")
-
-
-def _aligned_lines(segment: Segment, available: int) -> list[str]:
-    """Return a line for each encoding: its tokens, and a mark at each cut, aligned by place.
-
-    Dots stand for the tokens that do not fit.
-    """
-    longest_token = 18  # cells
-    texts_by_encoding = []
-    for tokens, ends in zip(segment.tokens, segment.ends, strict=True):
-        texts_by_end: dict[int, str] = {}
+    place = 0
+    for ids_of_line in lines_of_text[: most + 1]:
+        count = f"{len(ids_of_line):,}"
+        line = Text()
         # Each token takes a cell or more, so that others have no room.
-        for token, end in zip(tokens[:available], ends[:available], strict=True):
-            text = shorten(shown(token), longest_token)
-            if end in texts_by_end:  # by several tokens, some without text
-                text = f"{texts_by_end[end]}{_CUT}{text}"
-            texts_by_end[end] = text
-        texts_by_encoding.append(texts_by_end)
+        for token in tokens.bytes_of(ids_of_line[: available * (most + 1)]):
+            cell = _token_text(token or b"", place, available, background)
+            place += 1
+            if line.cell_len + cell.cell_len > available:
+                yield RunningLine(line, tokens=count)
+                count = ""
+                line = Text()
+            line.append_text(cell)
+        yield RunningLine(line, tokens=count)
 
-    lines = [""] * len(segment.tokens)
-    width = 0
-    for end in sorted(set[int]().union(*texts_by_encoding)):
-        cut = [number for number, texts in enumerate(texts_by_encoding) if end in texts]
-        longer = {number: lines[number] + texts_by_encoding[number][end] for number in cut}
-        width = max(width, *map(cell_len, longer.values()))
-        if width >= available:
-            lines = [f"{line}…" for line in lines]
-            break
-        for number, line in longer.items():
-            lines[number] = set_cell_size(line, width) + _CUT
-        width += 1
-    return [line.removesuffix(_CUT) for line in lines]
+
+def _token_text(token: bytes, place: int, available: int, background: Background | None) -> Text:
+    text = shorten(shown(token), max(available - 1, 1))
+    if background is None:
+        return Text(f"{text}{_CUT}")
+    # A space can be seen by its colour.
+    return Text(text.replace("␣", " "), token_background(place, background))
 
 
 def _totals(result: Tokenizers) -> Text:
     characters = counted(sum(map(len, result.texts)), "character")
     size = counted(int(result.bases[-1]) - len(result.texts), "byte")
     comparison = "all cut it the same way"
+    if len(result.encodings) == 1:
+        return safe_text(f"{characters}, {size}")
     if result.has_different_ids:
         comparison += ", with different IDs"
     if result.different:

@@ -1,0 +1,106 @@
+"""Maps: principal components against the eigenvectors of the covariance, and where points stand."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from safetensors.numpy import save_file
+
+import embcli
+from embcli.numerics.principal import principal_map
+from embcli.page import export, safe_text
+from embcli.page.map import Map
+from tests.oracles import normal
+
+
+@given(st.integers(3, 30), st.integers(2, 20), st.integers(0, 99))
+def test_components_are_eigenvectors_of_the_covariance(rows, dim, seed):
+    values = normal(rows, dim, seed)
+    exact = values.astype(np.float64)
+    variances, vectors = np.linalg.eigh(np.cov(exact.T))
+    first_two = vectors[:, [-1, -2]]
+    largest = np.take_along_axis(first_two, np.abs(first_two).argmax(axis=0)[None], axis=0)
+
+    points, shares = principal_map(values)
+
+    expected = (exact - exact.mean(axis=0)) @ (first_two * np.sign(largest))
+    np.testing.assert_allclose(points, expected, atol=1e-6)
+    np.testing.assert_allclose(shares, variances[[-1, -2]] / variances.sum(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "points", "shares"),
+    [
+        ([[3, 4]], [[0, 0]], [0, 0]),
+        ([[0, 0], [3, 4]], [[-2.5, 0], [2.5, 0]], [1, 0]),
+        ([[0.1, 0.7]] * 3, [[0, 0]] * 3, [0, 0]),
+        ([[2], [0], [1]], [[1, 0], [-1, 0], [0, 0]], [1, 0]),
+        ([[1, 0], [-1, 0], [0, 1], [0, -1]], None, [0.5, 0.5]),
+    ],
+)
+def test_one_row_two_and_equal_rows_have_a_map(rows, points, shares):
+    found_points, found_shares = principal_map(np.array(rows))
+
+    assert found_shares == pytest.approx(shares)
+    if points is not None:
+        np.testing.assert_allclose(found_points, points, atol=1e-12)
+    text = export.text(Map(np.array(rows), [safe_text("")] * len(rows)), 80)
+    assert ("do not differ" in text) == (not any(shares))
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_scales_across_and_up_are_equal(width):
+    corners = np.array([[0, 0], [6, 0], [0, 2], [6, 2]])
+    text = export.text(Map(corners, [safe_text("")] * 4), width, 24)
+
+    lines = text.splitlines()
+    first, last = (number for number, line in enumerate(lines) if "●" in line)
+    across = lines[first].rindex("●") - lines[first].index("●")
+    up = 2 * (last - first)  # A line is as high as two cells are wide.
+    assert abs(across - 3 * up) <= 6
+    assert across == width - 1 or last - first == 13
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_labels_stand_apart_or_are_counted(width):
+    labels = [safe_text(f"日{number}日") for number in range(60)]
+    text = export.text(Map(normal(60, 4, 1), labels), width)
+
+    assert max(map(cell_len, text.splitlines())) <= width
+    found = re.findall(r"(?<!\S)日\d+日(?!\S)", text)
+    left_out = re.search(r"Left out: (\d+) label", text)
+    assert len({*found}) == text.count("日") / 2
+    assert len(found) + (int(left_out[1]) if left_out else 0) == 60
+
+
+def test_neighbours_under_cosine_are_mapped_at_length_1():
+    result = embcli.seeded(vocab=50, dim=6).neighbors([7], top=9, map=True)
+    rows = embcli.seeded(vocab=50, dim=6).weights(rows=[7, *result.ids]).token.astype(np.float64)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+
+    _, sizes, _ = np.linalg.svd(rows - rows.mean(axis=0))
+
+    first, second = sizes[:2] ** 2 / (sizes**2).sum()
+    page = " ".join(str(result).split())
+    assert f"{first:.1%} of the variance; up: the second, {second:.1%}" in page
+    assert "scaled to length 1" in page
+    assert page.count("●") == 10
+
+
+def test_a_map_is_of_chosen_finite_rows_on_a_page(in_process, tmp_path, monkeypatch, snapshot):
+    monkeypatch.chdir(tmp_path)
+    save_file({"wte.weight": np.float32([[1, 2], [np.nan, 0], [3, 1]])}, "m.safetensors")
+
+    def refused(*words):
+        return in_process.refused("weights", "m.safetensors", "--map", *words)
+
+    assert "--rows" in refused()
+    assert "NaN" in refused("--rows", "0,1")
+    assert "--format" in refused("--rows", "0,2", "-f", "json")
+    words = ("weights", "m.safetensors", "--map", "--rows", "0,2")
+    snapshot("weights/map.txt", in_process.ok(*words, COLUMNS="60", suggestions=True).text)
