@@ -824,16 +824,31 @@ def tour(
     text: Annotated[
         str, option("Input", "The text of the steps that take one.", "--text TEXT")
     ] = names.TOUR_TEXT,
-    step: Annotated[
-        int | None,
-        option("View", "Start at step N, counted from 1; in a pipe, print only that step.", "N"),
+    path: Annotated[
+        str | None,
+        option(
+            "Input",
+            "Add steps on the rows of a model: a file, folder, name or hf://org/name.",
+            "--from MODEL",
+            autocompletion=o.models,
+        ),
     ] = None,
+    steps: Annotated[
+        str | None,
+        option("View", "Only these steps, in this order; 8- goes to the end.", "--steps 1,3,8-10"),
+    ] = None,
+    quiz: Annotated[
+        bool, option("View", "The further questions of the handout in place of steps.", "--quiz")
+    ] = False,
     title: Annotated[
         str, option("Output", "The title of a handout (with --output).", "--title TEXT")
     ] = "From text to input embeddings",
     no_answers: Annotated[
         bool, option("Output", "Leave out the answers (with --output).", "--no-answers")
     ] = False,
+    paper: Annotated[
+        names.Paper, option("Output", "The paper of a handout (with --output FILE.html).")
+    ] = "a4",
     output: o.Output = None,
 ) -> Any:
     """Go through the chapter, step by step.
@@ -843,22 +858,34 @@ def tour(
     # all steps, with questions
     embcli tour
 
-    # one step, with your own text
-    embcli tour --text "Hello, world" --step 6
+    # two steps, with your own text
+    embcli tour --text "Hello, world" --steps 1,9
 
-    # all steps and ten questions, to print; the answers come last
+    # further questions, with a score
+    embcli tour --quiz
+
+    # all steps and all questions, to print; the answers come last
     embcli tour -o handout.html --title "Week 2"
-
-    # the same for a class, without answers
-    embcli tour -o questions.html --title "Week 2" --no-answers
     """
-    from embcli.cli.tour import guide
+    from embcli.cli.tour import Tour, guide
+
+    if path is not None:
+        opened({}, path)  # refuses it before any step is shown
 
     def result_of(words: list[str]) -> object:
         return run(words, Command.result)
 
-    is_file = output not in (None, "-")
-    return guide(text, step, title, result_of, is_file, has_answers=not no_answers)
+    asked = Tour(
+        text=text,
+        chosen=steps,
+        is_quiz=quiz,
+        model=path or "",
+        heading=title,
+        paper=paper,
+        has_answers=not no_answers,
+        is_file=output not in (None, "-"),
+    )
+    return guide(asked, result_of)
 
 
 @command("Text and vectors", view=PAGE)
