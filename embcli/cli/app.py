@@ -29,6 +29,7 @@ from embcli.cli.groups import (
     ModelGiven,
     ModelOptions,
     PositionsModel,
+    TourOptions,
     one_path,
     opened,
 )
@@ -819,38 +820,7 @@ def explore(
 
 
 @command("Text and vectors")
-def tour(
-    *,
-    text: Annotated[
-        str, option("Input", "The text of the steps that take one.", "--text TEXT")
-    ] = names.TOUR_TEXT,
-    path: Annotated[
-        str | None,
-        option(
-            "Input",
-            "Add steps on the rows of a model: a file, folder, name or hf://org/name.",
-            "--from MODEL",
-            autocompletion=o.models,
-        ),
-    ] = None,
-    steps: Annotated[
-        str | None,
-        option("View", "Only these steps, in this order; 8- goes to the end.", "--steps 1,3,8-10"),
-    ] = None,
-    quiz: Annotated[
-        bool, option("View", "The further questions of the handout in place of steps.", "--quiz")
-    ] = False,
-    title: Annotated[
-        str, option("Output", "The title of a handout (with --output).", "--title TEXT")
-    ] = "From text to input embeddings",
-    no_answers: Annotated[
-        bool, option("Output", "Leave out the answers (with --output).", "--no-answers")
-    ] = False,
-    paper: Annotated[
-        names.Paper, option("Output", "The paper of a handout (with --output FILE.html).")
-    ] = "a4",
-    output: o.Output = None,
-) -> Any:
+def tour(*, asked: TourOptions, output: o.Output = None) -> Any:
     """Go through the chapter, step by step.
 
     embcli commands, their output and short explanations; Enter continues.
@@ -867,25 +837,15 @@ def tour(
     # all steps and all questions, to print; the answers come last
     embcli tour -o handout.html --title "Week 2"
     """
-    from embcli.cli.tour import Tour, guide
+    from embcli.cli.tour import guide
 
-    if path is not None:
-        opened({}, path)  # refuses it before any step is shown
+    if asked.path is not None:
+        opened({}, asked.path)  # refuses it before any step is shown
 
     def result_of(words: list[str]) -> object:
         return run(words, Command.result)
 
-    asked = Tour(
-        text=text,
-        chosen=steps,
-        is_quiz=quiz,
-        model=path or "",
-        heading=title,
-        paper=paper,
-        has_answers=not no_answers,
-        is_file=output not in (None, "-"),
-    )
-    return guide(asked, result_of)
+    return guide(asked, result_of, is_file=output not in (None, "-"))
 
 
 @command("Text and vectors", view=PAGE)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import typer
@@ -26,12 +26,14 @@ from rich.console import Group, RenderableType
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import ResultWriter
 from embcli.errors import EmbcliError, InputError
-from embcli.names import Paper
 from embcli.page import safe_text, title
 from embcli.page.parts import CutPage, Sheets, TypedCommand
 from embcli.result import Result
 from embcli.text import decoded
 from embcli.wording import Sentence
+
+if TYPE_CHECKING:
+    from embcli.cli.groups import TourOptions
 
 _KEYS = "Enter continues, b goes back, q quits: "
 _FIRST_TRY = "Your answer, then Enter (? gives a hint, b goes back, q quits): "
@@ -39,7 +41,6 @@ _NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
-_LINES_ON_PAPER = 40  # of a step
 _FOLDER = Path(__file__).parents[1] / "data"
 _Sheet = list[RenderableType]
 _Rules = list[tuple[str, str]]  # patterns, and what stands for them
@@ -109,52 +110,29 @@ def with_text(command: str, text: str, model: str = "") -> list[str]:
 
 
 def as_typed(typed: list[str]) -> str:
-    """Return a command of embcli as one would type it.
+    r"""Return a command of embcli as one would type it, in one line.
 
     >>> as_typed(["tokenize", "Every effort", "--lines"])
     'embcli tokenize "Every effort" --lines'
+    >>> print(as_typed(["tokenize", "two\nlines"]))
+    embcli tokenize 'two'$'\n''lines'
     """
-    line = " ".join(map(_quoted, ["embcli", *typed]))
+    line = shlex.join(["embcli", *typed]).replace("\n", r"'$'\n''")
     return line if re.search(r'["$`\\!]', line) else line.replace("'", '"')
 
 
-def _quoted(word: str) -> str:
-    r"""Return a word as a shell reads it, in one line.
-
-    >>> print(_quoted("two\nlines"))
-    $'two\nlines'
-    """
-    if "\n" not in word:
-        return shlex.quote(word)
-    escaped = word.replace("\\", r"\\").replace("'", r"\'").replace("\n", r"\n")
-    return f"$'{escaped}'"
-
-
-@dataclass(frozen=True)
-class Tour:
-    """What the options of the command ask for."""
-
-    text: str
-    model: str  # "" for none: the steps on a model's rows are left out
-    chosen: str | None  # numbers of steps, as in 1,3,8-10
-    is_quiz: bool  # the questions of a handout in place of the steps
-    heading: str  # the title of a handout
-    paper: Paper
-    has_answers: bool
-    is_file: bool
-
-    def steps(self) -> list[TourStep]:
-        """Return the chosen steps, with their numbers in their headings."""
-        steps = EXERCISES
-        if not self.is_quiz:
-            steps = [step for step in STEPS if self.model or "{model}" not in step.command]
-            if self.is_file:
-                steps += EXERCISES
-        numbered = []
-        for number, step in enumerate(steps, 1):
-            heading = f"{number}/{len(steps)}  {step.heading}"
-            numbered.append(replace(step, heading=heading))
-        return numbered if self.chosen is None else _chosen(numbered, self.chosen)
+def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
+    """Return the steps that the options choose, with their numbers in their headings."""
+    steps = EXERCISES
+    if not tour.quiz:
+        steps = [step for step in STEPS if tour.path or "{model}" not in step.command]
+        if is_file:
+            steps += EXERCISES
+    numbered = []
+    for number, step in enumerate(steps, 1):
+        heading = f"{number}/{len(steps)}  {step.heading}"
+        numbered.append(replace(step, heading=heading))
+    return numbered if tour.steps is None else _chosen(numbered, tour.steps)
 
 
 def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
@@ -174,45 +152,46 @@ def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
     return chosen
 
 
-def guide(tour: Tour, result_of: Callable[[list[str]], object]) -> Handout:
+def guide(tour: TourOptions, result_of: Callable[[list[str]], object], is_file: bool) -> Handout:
     """Go through the tour on a terminal; otherwise return its sheets.
 
-    A file has lines to write on in place of the answers, which follow on paper of their own unless
-    there are to be none. `result_of` returns the result of the command with these words after
-    `embcli`. A step that fails is reported and the tour continues; then the status is 2.
+    `result_of` returns the result of the command with these words after `embcli`. A step that fails
+    is reported and the tour continues; then the status is 2.
     """
     if tour.text.strip() in ("", "-"):  # the steps cannot share standard input
         raise InputError(f"--text {tour.text!r} is not a text; give the text itself")
-    steps = tour.steps()
-    pages = _Pages(decoded(tour.text, "--text"), tour.model, result_of)
-    if tour.is_file:
-        sheets = _on_paper(pages, steps, tour)
-    elif is_terminal(sys.stdout) and is_terminal(sys.stdin):
-        sheets = Sheets([_led_by_keys(pages, steps)], tour.heading)
+    steps = _steps(tour, is_file)
+    pages = _Pages(decoded(tour.text, "--text"), tour.path or "", result_of)
+    if is_file:
+        return Handout(_on_paper(pages, steps, tour), pages.status)
+    if is_terminal(sys.stdout) and is_terminal(sys.stdin):
+        sheets = [_led_by_keys(pages, steps)]
     else:
-        printed = [pages.answered(step, pages.asked(step)) for step in steps]
-        sheets = Sheets(printed, tour.heading)
-    return Handout(sheets, pages.status)
+        sheets = [pages.answered(step, pages.asked(step)) for step in steps]
+    return Handout(Sheets(sheets, tour.title), pages.status)
 
 
-def _on_paper(pages: _Pages, steps: list[TourStep], tour: Tour) -> Sheets:
-    """Return the sheets of a handout: a title, the steps, and the answers to their questions."""
+def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets:
+    """Return the sheets of a handout: a title, steps, and the answers on paper of their own.
+
+    In the place of an answer there is room to write it by hand.
+    """
     name = "Name: ______________________________   Date: ____________________"
-    sheets: list[_Sheet] = [[title(tour.heading), safe_text(name)]]
+    sheets: list[_Sheet] = [[title(tour.title), safe_text(name)]]
     answers: list[_Sheet] = []
     for step in steps:
         above = pages.asked(step)
-        if step.question:
-            letters = len("".join(step.answers[:1]) or step.words)
-            blank = "_" * max(3 * letters, 16)  # handwriting takes more room than print
-            sheets.append([*above, "", safe_text(f"Your answer: {blank}")])
-            above = above[:1]
-        answered = pages.answered(step, above, height=_LINES_ON_PAPER)
-        (answers if step.question else sheets).append(answered)
-    if not answers or not tour.has_answers:
-        return Sheets(sheets, tour.heading, paper=tour.paper)
-    answers[0].insert(0, title(f"{tour.heading}: answers"))
-    return Sheets([*sheets, *answers], tour.heading, len(sheets), tour.paper)
+        if not step.question:
+            sheets.append(pages.answered(step, above))
+            continue
+        letters = len("".join(step.answers[:1]) or step.words)
+        blank = "_" * max(3 * letters, 16)  # handwriting takes more room than print
+        sheets.append([*above, "", safe_text(f"Your answer: {blank}")])
+        if not tour.no_answers:
+            answers.append(pages.answered(step, above[:1]))
+    if answers:
+        answers[0].insert(0, title(f"{tour.title}: answers"))
+    return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +212,7 @@ class _Pages:
     text: str
     model: str
     result_of: Callable[[list[str]], object]
+    height: int = 40  # lines of a step
     status: int = 0
     right: set[str] = field(default_factory=set)  # headings of questions answered so
 
@@ -245,12 +225,10 @@ class _Pages:
             parts.append(safe_text(step.question))
         return parts
 
-    def answered(
-        self, step: TourStep, above: _Sheet, answer: str = "", height: int | None = None
-    ) -> _Sheet:
+    def answered(self, step: TourStep, above: _Sheet, answer: str = "") -> _Sheet:
         """Return the command of a step, its result, and words about it, below other parts.
 
-        With a height, the result is cut so that all of it fits.
+        The result is cut so that all of it fits.
         """
         verdict = "The answer"
         style = ""
@@ -269,9 +247,7 @@ class _Pages:
             return [*above, *explained]
         command, page = self._command_and_result(step.command)
         above = [*above, command]
-        if height is not None:
-            page = CutPage(page, [*above, *explained], height)
-        return [*above, page, *explained]
+        return [*above, CutPage(page, [*above, *explained], self.height), *explained]
 
     def _command_and_result(self, command: str) -> _Sheet:
         """Return a command as it is typed, and the page of its result.
@@ -303,10 +279,10 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
             key = _show(pages, steps[place])
             if key == _QUIT:
                 return []
-            if key != _BACK:
+            if key == _BACK:
+                place = max(place - 1, 0)
+            else:
                 place += 1
-            elif place:
-                place -= 1
     finally:
         print(flush=True)
     judged = [step for step in steps if step.answers]
@@ -323,8 +299,8 @@ def _show(pages: _Pages, step: TourStep) -> str:
         if answer in (_BACK, _QUIT):
             return answer
         above = [above[0], above[-1]]
-    height = shutil.get_terminal_size().lines - 1
-    _show_screen(pages.answered(step, above, answer, height))
+    pages.height = shutil.get_terminal_size().lines - 1
+    _show_screen(pages.answered(step, above, answer))
     return _read_key()
 
 
