@@ -381,21 +381,11 @@ def test_a_long_page_keeps_its_header_and_its_end_which_the_words_are_about(star
     snapshot("tour/screen-of-a-long-page-cut.txt", screen.press("\n"))
 
 
-def test_a_key_leads_on_or_back(start):
+@cases
+def test_a_key_leads_on_or_back(keys, start):
     screen = start()
     assert screen.press().startswith("1/")
-    for key, shown in [
-        ("b", 1),
-        (" ", 2),
-        ("b", 1),
-        ("n", 2),
-        ("b", 1),
-        ("\n", 2),
-        ("b", 1),
-        ("\r", 2),
-        ("B", 1),
-        ("N", 2),
-    ]:
+    for key, shown in keys:
         assert screen.press(key).startswith(f"{shown}/"), key
     assert screen.end("q") == 0
 
