@@ -23,6 +23,7 @@ Metric = Literal["cosine", "dot", "l2"]
 Similarity = Literal["cosine", "dot"]  # how similar two positions are
 Color = Literal["auto", "always", "never"]
 Background = Literal["light", "dark"]
+Paper = Literal["a4", "letter"]  # the size of a handout
 Theme = Literal["auto", "light", "dark"]  # a background, or that of wherever a page is shown
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
 # What gives status 1 where several tokenizers are compared: other cuts, or also other IDs.

@@ -46,7 +46,7 @@ COMMANDS = {
     "audit": "audit base",
     "diff": "diff base tuned",
     "info": "info base",
-    "tour": "tour --step 3",
+    "tour": "tour --steps 6",
     "explain": "explain one-hot",
     "cache": "cache",
 }

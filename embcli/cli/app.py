@@ -29,6 +29,7 @@ from embcli.cli.groups import (
     ModelGiven,
     ModelOptions,
     PositionsModel,
+    TourOptions,
     one_path,
     opened,
 )
@@ -809,23 +810,7 @@ def explore(
 
 
 @command("Text and vectors")
-def tour(
-    *,
-    text: Annotated[
-        str, option("Input", "The text of the steps that take one.", "--text TEXT")
-    ] = names.TOUR_TEXT,
-    step: Annotated[
-        int | None,
-        option("View", "Start at step N, counted from 1; in a pipe, print only that step.", "N"),
-    ] = None,
-    title: Annotated[
-        str, option("Output", "The title of a handout (with --output).", "--title TEXT")
-    ] = "From text to input embeddings",
-    no_answers: Annotated[
-        bool, option("Output", "Leave out the answers (with --output).", "--no-answers")
-    ] = False,
-    output: o.Output = None,
-) -> Any:
+def tour(*, asked: TourOptions, output: o.Output = None) -> Any:
     """Go through the chapter, step by step.
 
     embcli commands, their output and short explanations; Enter continues.
@@ -833,22 +818,24 @@ def tour(
     # all steps, with questions
     embcli tour
 
-    # one step, with your own text
-    embcli tour --text "Hello, world" --step 6
+    # two steps, with your own text
+    embcli tour --text "Hello, world" --steps 1,9
 
-    # all steps and ten questions, to print; the answers come last
+    # further questions, with a score
+    embcli tour --quiz
+
+    # all steps and all questions, to print; the answers come last
     embcli tour -o handout.html --title "Week 2"
-
-    # the same for a class, without answers
-    embcli tour -o questions.html --title "Week 2" --no-answers
     """
     from embcli.cli.tour import guide
+
+    if asked.path is not None:
+        opened({}, asked.path)  # refuses it before any step is shown
 
     def result_of(words: list[str]) -> object:
         return run(words, Command.result)
 
-    is_file = output not in (None, "-")
-    return guide(text, step, title, result_of, is_file, has_answers=not no_answers)
+    return guide(asked, result_of, is_file=output not in (None, "-"))
 
 
 @command("Text and vectors", view=PAGE)

@@ -97,6 +97,39 @@ class ComparedGiven(ModelGiven):
     ] = None
 
 
+class TourOptions(OptionGroup):
+    """What the tour goes through, and how it is printed."""
+
+    text: Annotated[str, option("Input", "The text of the steps that take one.", "--text TEXT")] = (
+        names.TOUR_TEXT
+    )
+    path: Annotated[
+        str | None,
+        option(
+            "Input",
+            "Add steps on the rows of a model: a file, folder, name or hf://org/name.",
+            "--from MODEL",
+            autocompletion=o.models,
+        ),
+    ] = None
+    steps: Annotated[
+        str | None,
+        option("View", "Only these steps, in this order; 8- goes to the end.", "--steps 1,3,8-10"),
+    ] = None
+    quiz: Annotated[
+        bool, option("View", "The further questions of the handout in place of steps.", "--quiz")
+    ] = False
+    title: Annotated[
+        str, option("Output", "The title of a handout (with --output).", "--title TEXT")
+    ] = "From text to input embeddings"
+    no_answers: Annotated[
+        bool, option("Output", "Leave out the answers (with --output).", "--no-answers")
+    ] = False
+    paper: Annotated[
+        names.Paper, option("Output", "The paper of a handout (with --output FILE.html).")
+    ] = "a4"
+
+
 class FileOptions(OptionGroup):
     """A model on disk."""
 

@@ -1,8 +1,8 @@
-"""The tour: steps on a terminal, led by keys; in a pipe or a file all of them, or one.
+"""The tour: steps on a terminal, led by keys; in a pipe or a file, sheets of all or chosen ones.
 
 The steps are in `data/tour.json`. A step shows a command, its result, and words about it. The
 results are those of the commands themselves, which `app` passes in as a function. A handout also
-has the questions of `data/exercises.json`, whose answers are results of commands, too.
+has the questions of `data/exercises.json`, which are a tour of their own, too.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import re
 import shlex
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import typer
@@ -30,170 +32,166 @@ from embcli.result import Result
 from embcli.text import decoded
 from embcli.wording import Sentence
 
+if TYPE_CHECKING:
+    from embcli.cli.groups import TourOptions
+
 _KEYS = "Enter continues, b goes back, q quits: "
+_FIRST_TRY = "Your answer, then Enter (? gives a hint, b goes back, q quits): "
+_NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
-_ASKING = ("", "idk", "don'tknow", "idon'tknow", "hint", "help")  # "" is what is left of "?"
-_LINES_ON_PAPER = 40  # of a step
+_FOLDER = Path(__file__).parents[1] / "data"
 _Sheet = list[RenderableType]
-_NEXT = (
-    '$ embcli tokenize "A text of yours" --merges',
-    '$ embcli lookup "A text of yours" --heat',
-    '$ embcli lookup "A text of yours" --from MODEL',
-)
+_Rules = list[tuple[str, str]]  # patterns, and what stands for them
+
+
+def _data(name: str) -> Any:
+    return orjson.loads((_FOLDER / name).read_bytes())
+
+
+_RULES: dict[str, _Rules] = _data("answers.json")
 
 
 @dataclass(frozen=True)
 class TourStep:
-    """A step of the tour; a question has an answer and is asked before the command is run."""
+    """A step of the tour; a question is asked before the command is run.
+
+    It has answers, unless it asks for a reason, which is in the words.
+    """
 
     heading: str
-    command: str  # {text} stands for the text
+    command: str  # {text} stands for the text, {model} for the model; "" for words alone
     words: str
     question: str = ""
     answers: tuple[str, ...] = ()  # the first one is shown
+    kind: str = "numbers"  # a name in data/answers.json
+    rules: _Rules = field(default_factory=list)  # of this question, before those of its kind
     hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
 
     def is_right(self, answer: str) -> bool:
-        """Return whether this is an answer; blanks, capitals and a full stop do not count."""
-        return _plain(answer) in [_plain(right) for right in self.answers]
+        """Return whether an answer means the same as one of those of the step."""
+        return self._meaning(answer) in map(self._meaning, self.answers)
+
+    def _meaning(self, answer: str) -> str:
+        return _rewritten(answer, [*self.rules, *_RULES[self.kind]])
 
 
-def _plain(answer: str) -> str:
-    return re.sub(r"\s|\W+$", "", answer).casefold()
+def _rewritten(answer: str, rules: _Rules) -> str:
+    """Return what rules make of an answer: the numbers in it, or yes and no."""
+    text = unicodedata.normalize("NFKC", answer).casefold()
+    for pattern, replacement in rules:
+        text = re.sub(pattern, replacement, text)
+    return text.strip()
 
 
-def _steps(name: str) -> list[TourStep]:
-    file = Path(__file__).parents[1] / "data" / name
-    return [TourStep(**step) for step in orjson.loads(file.read_bytes())]
+def _wants_hint(answer: str) -> bool:
+    return _rewritten(answer, _RULES["hint"]) == "?"
 
 
-STEPS = _steps("tour.json")
-EXERCISES = _steps("exercises.json")
+STEPS = [TourStep(**step) for step in _data("tour.json")]
+EXERCISES = [TourStep(**step) for step in _data("exercises.json")]
 
 
-def with_text(command: str, text: str) -> list[str]:
-    """Return the words after `embcli` with a text in its place.
+def with_text(command: str, text: str, model: str = "") -> list[str]:
+    """Return the words after `embcli` with a text and a model in their places.
 
-    A text that begins with a dash is placed after --.
+    A text, which comes last, is placed after -- if it begins with a dash.
 
-    >>> with_text("embcli lookup {text} --dim 3", "- a dash")
+    >>> with_text("embcli lookup --dim 3 {text}", "- a dash")
     ['lookup', '--dim', '3', '--', '- a dash']
     """
-    templates = shlex.split(command)[1:]
-    if text.startswith("-") and "{text}" in command:
-        templates.sort(key=lambda template: "{text}" in template)  # moves the text to the end
-        templates.insert(-1, "--")
-    return [template.replace("{text}", text) for template in templates]
+    given = {"{text}": text, "{model}": model}
+    words = [given.get(word, word) for word in shlex.split(command)[1:]]
+    if text.startswith("-") and command.endswith("{text}"):
+        words.insert(-1, "--")
+    return words
 
 
 def as_typed(typed: list[str]) -> str:
-    """Return a command of embcli as one would type it.
+    r"""Return a command of embcli as one would type it, in one line.
 
     >>> as_typed(["tokenize", "Every effort", "--lines"])
     'embcli tokenize "Every effort" --lines'
+    >>> print(as_typed(["tokenize", "two\nlines"]))
+    embcli tokenize 'two'$'\n''lines'
     """
-    line = " ".join(map(_quoted, ["embcli", *typed]))
+    line = shlex.join(["embcli", *typed]).replace("\n", r"'$'\n''")
     return line if re.search(r'["$`\\!]', line) else line.replace("'", '"')
 
 
-def _quoted(word: str) -> str:
-    r"""Return a word as a shell reads it, in one line.
-
-    >>> print(_quoted("two\nlines"))
-    $'two\nlines'
-    """
-    if "\n" not in word:
-        return shlex.quote(word)
-    escaped = word.replace("\\", r"\\").replace("'", r"\'").replace("\n", r"\n")
-    return f"$'{escaped}'"
-
-
-def guide(
-    text: str,
-    first: int | None,
-    heading: str,
-    result_of: Callable[[list[str]], object],
-    is_file: bool,
-    has_answers: bool,
-) -> Handout:
-    """Go through the tour on a terminal, from the step that is named; otherwise return its sheets.
-
-    These are all steps, or only the named one. `heading` is the title of all of them in a file,
-    which has more questions, and answers unless there are to be none. `result_of` returns the
-    result of the command with these words after `embcli`. A step that fails is reported and the
-    tour continues; then the status is 2.
-    """
-    if text.strip() in ("", "-"):  # the steps cannot share standard input
-        raise InputError(f"--text {text!r} is not a text; give the text itself")
-    if first is not None and not 1 <= first <= len(STEPS):
-        wrong = "{step} must be from 1 to {count}, not {given}"
-        raise InputError(Sentence(wrong, count=len(STEPS), given=str(first)[:20]))
-
-    pages = _Pages(decoded(text, "--text"), result_of)
-    steps = _numbered(STEPS)
-    if not is_file and is_terminal(sys.stdout) and is_terminal(sys.stdin):
-        number = first or 1
-        while number <= len(steps):
-            key = _show(pages, steps[number - 1])
-            if key == _QUIT:
-                return Handout(Sheets([], heading), pages.status)
-            if key == _BACK:
-                number = max(number - 1, 1)
-            else:
-                number += 1
-        return Handout(Sheets([_last_words()], heading), pages.status)
-
-    if first is not None:
-        steps = [steps[first - 1]]
-    elif is_file:
-        steps = _numbered([*STEPS, *EXERCISES])
-    sheets, answers = _sheets(pages, steps, is_file)
-    if first is None:
-        sheets[-1] += _last_words()
+def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
+    """Return the steps that the options choose, with their numbers in their headings."""
+    steps = EXERCISES
+    if not tour.quiz:
+        steps = [step for step in STEPS if tour.path or "{model}" not in step.command]
         if is_file:
-            name = "Name: ______________________________   Date: ____________________"
-            place = "; the right ones are at the end" if has_answers else ""
-            asked = f"Write your answers on the lines{place}."
-            sheets.insert(0, [title(heading), safe_text(name), "", safe_text(asked)])
-    if not answers or not has_answers:
-        return Handout(Sheets(sheets, heading), pages.status)
-    answers[0].insert(0, title(f"{heading}: answers"))
-    return Handout(Sheets([*sheets, *answers], heading, len(sheets)), pages.status)
-
-
-def _numbered(steps: list[TourStep]) -> list[TourStep]:
-    """Return steps with their numbers in their headings."""
+            steps += EXERCISES
     numbered = []
     for number, step in enumerate(steps, 1):
         heading = f"{number}/{len(steps)}  {step.heading}"
         numbered.append(replace(step, heading=heading))
-    return numbered
+    return numbered if tour.steps is None else _chosen(numbered, tour.steps)
 
 
-def _last_words() -> _Sheet:
-    words = safe_text("Next, with a text of yours, and with a model on your disk:")
-    return ["", words, Group(*map(TypedCommand, _NEXT))]
+def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
+    """Return the steps that are named, as in `1,3,8-10`; `8-` goes up to the last one."""
+    chosen = []
+    for part in numbers.split(","):
+        first, dash, last = part.strip()[:9].partition("-")
+        if not last:
+            last = str(len(steps)) if dash else first
+        found = []
+        if first.isdecimal() and last.isdecimal():
+            found = steps[int(first) - 1 : int(last)]
+        if not found:
+            wrong = "{steps} takes numbers from 1 to {count}, as in 1,3,8-10 or 8-, not {part!r}"
+            raise InputError(Sentence(wrong, count=len(steps), part=part[:20]))
+        chosen += found
+    return chosen
 
 
-def _sheets(
-    pages: _Pages, steps: list[TourStep], is_on_paper: bool
-) -> tuple[list[_Sheet], list[_Sheet]]:
-    """Return the sheets of steps, and on paper, with lines to write on, those of the answers."""
-    height = _LINES_ON_PAPER if is_on_paper else None
-    sheets = []
-    answers = []
+def guide(tour: TourOptions, result_of: Callable[[list[str]], object], is_file: bool) -> Handout:
+    """Go through the tour on a terminal; otherwise return its sheets.
+
+    `result_of` returns the result of the command with these words after `embcli`. A step that fails
+    is reported and the tour continues; then the status is 2.
+    """
+    if tour.text.strip() in ("", "-"):  # the steps cannot share standard input
+        raise InputError(f"--text {tour.text!r} is not a text; give the text itself")
+    steps = _steps(tour, is_file)
+    pages = _Pages(decoded(tour.text, "--text"), tour.path or "", result_of)
+    if is_file:
+        return Handout(_on_paper(pages, steps, tour), pages.status)
+    if is_terminal(sys.stdout) and is_terminal(sys.stdin):
+        sheets = [_led_by_keys(pages, steps)]
+    else:
+        sheets = [pages.answered(step, pages.asked(step)) for step in steps]
+    return Handout(Sheets(sheets, tour.title), pages.status)
+
+
+def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets:
+    """Return the sheets of a handout: a title, steps, and the answers on paper of their own.
+
+    In the place of an answer there is room to write it by hand.
+    """
+    name = "Name: ______________________________   Date: ____________________"
+    sheets: list[_Sheet] = [[title(tour.title), safe_text(name)]]
+    answers: list[_Sheet] = []
     for step in steps:
-        asked = pages.asked(step)
-        if is_on_paper and step.question:
-            blank = "_" * 64
-            sheets.append([*asked, "", safe_text(f"Your answer: {blank}")])
-            answers.append(pages.answered(step, asked[:1], height=height))
-        else:
-            sheets.append(pages.answered(step, asked, height=height))
-    return sheets, answers
+        above = pages.asked(step)
+        if not step.question:
+            sheets.append(pages.answered(step, above))
+            continue
+        letters = len("".join(step.answers[:1]) or step.words)
+        blank = "_" * max(3 * letters, 16)  # handwriting takes more room than print
+        sheets.append([*above, "", safe_text(f"Your answer: {blank}")])
+        if not tour.no_answers:
+            answers.append(pages.answered(step, above[:1]))
+    if answers:
+        answers[0].insert(0, title(f"{tour.title}: answers"))
+    return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,56 +207,86 @@ class Handout(Result, verb="tour"):
 
 @dataclass
 class _Pages:
-    """What steps show with a text; the status is 2 once the command of one has failed."""
+    """What steps show with a text and a model; the status is 2 once a command has failed."""
 
     text: str
+    model: str
     result_of: Callable[[list[str]], object]
+    height: int = 40  # lines of a step
     status: int = 0
+    right: set[str] = field(default_factory=set)  # headings of questions answered so
 
     def asked(self, step: TourStep) -> _Sheet:
         """Return the heading of a step and its question, below the result that it is about."""
         parts: _Sheet = [title(step.heading)]
         if step.about:
-            parts += [self._typed(step.about), self._result(step.about), ""]
+            parts += [*self._command_and_result(step.about), ""]
         if step.question:
             parts.append(safe_text(step.question))
         return parts
 
-    def answered(
-        self, step: TourStep, above: _Sheet, answer: str = "", height: int | None = None
-    ) -> _Sheet:
+    def answered(self, step: TourStep, above: _Sheet, answer: str = "") -> _Sheet:
         """Return the command of a step, its result, and words about it, below other parts.
 
-        With a height, the result is cut so that all of it fits.
+        The result is cut so that all of it fits.
         """
-        explained: _Sheet = [""]
+        verdict = "The answer"
+        style = ""
         if step.is_right(answer):
-            explained.append(safe_text(f"Right: {step.answers[0]}", "good"))
-        elif _plain(answer) not in _ASKING:
-            explained.append(safe_text(f"Not quite. The answer: {step.answers[0]}", "bad"))
-        elif step.answers:
-            explained.append(safe_text(f"The answer: {step.answers[0]}"))
+            self.right.add(step.heading)
+            verdict = "Right"
+            style = "good"
+        elif not _wants_hint(answer):
+            verdict = "Not quite. The answer"
+            style = "bad"
+        explained: _Sheet = [""]
+        for right in step.answers[:1]:
+            explained.append(safe_text(f"{verdict}: {right}", style))
         explained.append(safe_text(step.words))
-        above = [*above, self._typed(step.command)]
-        page = self._result(step.command)
-        if height is not None:
-            page = CutPage(page, [*above, *explained], height)
-        return [*above, page, *explained]
+        if not step.command:
+            return [*above, *explained]
+        command, page = self._command_and_result(step.command)
+        above = [*above, command]
+        return [*above, CutPage(page, [*above, *explained], self.height), *explained]
 
-    def _typed(self, command: str) -> RenderableType:
-        return Group(TypedCommand(f"$ {as_typed(with_text(command, self.text))}"))
+    def _command_and_result(self, command: str) -> _Sheet:
+        """Return a command as it is typed, and the page of its result.
 
-    def _result(self, command: str) -> RenderableType:
-        """Return the page of the result of a command; empty if it fails, which is reported."""
+        The page is empty if the command fails, which is reported.
+        """
+        words = with_text(command, self.text, self.model)
+        page: RenderableType = Group()
         try:
-            result = self.result_of(with_text(command, self.text))
+            result = self.result_of(words)
         except EmbcliError as error:
             self.status = 2
             say_error(error)
-            return Group()
-        if not isinstance(result, Result):  # so Typer reports Ctrl-C
-            raise KeyboardInterrupt
-        return result._view()
+        else:
+            if not isinstance(result, Result):  # so Typer reports Ctrl-C
+                raise KeyboardInterrupt
+            page = result._view()
+        return [Group(TypedCommand(f"$ {as_typed(words)}")), page]
+
+
+def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
+    """Show steps as keys lead; return the number of right answers, or nothing after q.
+
+    In the end, as after Ctrl-C, the cursor is on a line of its own.
+    """
+    place = 0
+    try:
+        while place < len(steps):
+            key = _show(pages, steps[place])
+            if key == _QUIT:
+                return []
+            if key == _BACK:
+                place = max(place - 1, 0)
+            else:
+                place += 1
+    finally:
+        print(flush=True)
+    judged = [step for step in steps if step.answers]
+    return [safe_text(f"Right answers: {len(pages.right)} of {len(judged)}.")]
 
 
 def _show(pages: _Pages, step: TourStep) -> str:
@@ -271,19 +299,23 @@ def _show(pages: _Pages, step: TourStep) -> str:
         if answer in (_BACK, _QUIT):
             return answer
         above = [above[0], above[-1]]
-    height = shutil.get_terminal_size().lines - 1
-    _show_screen(pages.answered(step, above, answer, height))
+    pages.height = shutil.get_terminal_size().lines - 1
+    _show_screen(pages.answered(step, above, answer))
     return _read_key()
 
 
 def _read_answer(step: TourStep) -> str:
-    """Ask for the answer of a step, after a hint once more; return what was typed."""
-    answer = _read_line("Your answer, then Enter (? gives a hint, b goes back, q quits): ")
-    if answer in ("", _BACK, _QUIT) or step.is_right(answer):
-        return answer
-    verdict = "" if _plain(answer) in _ASKING else "Not quite. "
-    print(f"{verdict}{step.hint}")
-    return _read_line("Try again (Enter alone shows the answer, b goes back, q quits): ")
+    """Ask for the answer of a step, at most twice more after ? or a wrong one; return the last."""
+    answer = _read_line(_FIRST_TRY)
+    for _ in range(2):
+        wants_hint = _wants_hint(answer)
+        is_final = answer in ("", _BACK, _QUIT) or step.is_right(answer)
+        if is_final or not (step.answers or wants_hint):
+            break
+        verdict = "" if wants_hint else "Not quite. "
+        ResultWriter().show(safe_text(f"{verdict}{step.hint}"))
+        answer = _read_line(_NEXT_TRY)
+    return answer
 
 
 def _read_line(prompt: str) -> str:
@@ -294,14 +326,13 @@ def _read_line(prompt: str) -> str:
 
 
 def _read_key() -> str:
-    """Wait for a key that leaves a step, and clear the prompt; `q` if the terminal is gone."""
+    """Wait for a key that leaves a step; `q` if the terminal is gone."""
+    print(_KEYS, end="", flush=True)
     key = ""
     while key not in (*_FORWARD, _BACK, _QUIT):
-        print(f"\r{_KEYS}", end="", flush=True)
         key = _QUIT
         with suppress(EOFError, OSError):
             key = typer.getchar()[:1].lower() or _QUIT
-    print(f"\r{' ' * len(_KEYS)}\r", end="", flush=True)
     return key
 
 

@@ -77,6 +77,7 @@ section + section {{ margin-top: 28px; }}
 </body>
 </html>
 """.replace("FONTS", FONTS)
+_PAPER = "<style>@page {{ size: {paper}; }} p {{ overflow-wrap: anywhere; }}</style>\n"
 _SLIDE = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -227,6 +228,7 @@ def _html(page: RenderableType, width: int, background: Background) -> str:
     body = ""
     if isinstance(page, Sheets):
         heading = page.heading
+        body = _PAPER.format(paper=page.paper)
         for place, sheet in enumerate(page.sheets):
             body += '<section class="new-paper">\n' if place == page.new_paper else "<section>\n"
             for part in sheet:

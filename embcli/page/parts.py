@@ -17,6 +17,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from embcli.names import Paper
 from embcli.page.colors import STYLES
 from embcli.page.medium import medium_of
 from embcli.wording import in_line
@@ -267,6 +268,7 @@ class Sheets:
     sheets: Sequence[Sequence[RenderableType]]
     heading: str  # the title of a document
     new_paper: int | None = None  # the page that begins a new sheet of paper
+    paper: Paper = "a4"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for place, sheet in enumerate(self.sheets):
