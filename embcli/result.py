@@ -17,6 +17,7 @@ from embcli.errors import (
     InputError,
     Notes,
     OutputError,
+    RangeError,
     check_choice,
     missing_extra,
     whole_number,
@@ -66,7 +67,7 @@ _FEWER_LINES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PageStyle:
-    """How a result looks on a page; raises OutputError and InputError for values out of range."""
+    """How a result looks on a page; raises InputError for values out of range."""
 
     precision: int = DEFAULT_PRECISION  # decimals
     keeps_precision: bool = False  # whether no table has fewer, so that its columns fit
@@ -89,7 +90,7 @@ class PageStyle:
 def _check_range(name: str, value: int | None, low: int, high: int) -> None:
     if value is not None and not low <= whole_number(name, value) <= high:
         wrong = "{name} {given} is out of range; it goes from {low} to {high}"
-        raise OutputError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
+        raise RangeError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,7 +160,7 @@ class Result:
     def styled(self: ResultType, **changes: Any) -> ResultType:
         """Return the same result with another style: `styled(heat=True, width=80)`; see PageStyle.
 
-        Raises OutputError and InputError for values out of range.
+        Raises InputError for values out of range.
         """
         style = replace(self.style, **changes)
         return replace(self, style=style)
@@ -255,6 +256,17 @@ class Result:
         chosen_format(self.content, "parquet", None)
         refuse_many(records.shown, "parquet")
         return writers.table(records)
+
+    def to_pandas(self) -> Any:
+        """Return the table of `to_arrow` as a `pandas.DataFrame`.
+
+        Raises OutputError as `to_arrow` does, and without pandas.
+        """
+        table = self.to_arrow()
+        try:
+            return table.to_pandas()
+        except ImportError as error:
+            raise OutputError(f"to_pandas needs pandas: pip install pandas ({error})") from None
 
     def matrix(self, name: str) -> np.ndarray:
         """Return a whole matrix by its name. Raises OutputError if there is none of this name."""

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
-from embcli.errors import InputError
+from embcli.errors import InputError, RangeError
 from embcli.wording import Parameter, Sentence
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ def select(spec: Selection | None, size: int, what: str) -> np.ndarray:
 
     They are in the order of `spec`, with repetitions. A part is an index or `start:stop`, whose
     stop is excluded, as in Python; either may be omitted. None chooses all indices. `what` is
-    "row", "position" or "column". Raises InputError for a part that is malformed or out of range.
+    "row", "position" or "column". Raises InputError for a malformed part,
+    and RangeError for one that is out of range.
     """
     import numpy as np
 
@@ -61,10 +62,10 @@ def _range_of(part: str, size: int, what: str) -> range:
         stop = int(match["stop"] or size)
     if start >= size or stop > size:
         largest = max(start, stop - 1)
-        raise InputError(f"{what} {largest} is out of range: {there_are}")
+        raise RangeError(f"{what} {largest} is out of range: {there_are}")
     if start >= stop:
         reason = "the stop is excluded, so it must be larger than the start"
-        raise InputError(f"{what}s {part} are empty: {reason}")
+        raise RangeError(f"{what}s {part} are empty: {reason}")
     return range(start, stop)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from embcli.errors import InputError, Notes
+from embcli.errors import EmbcliError, InputError, Notes
 from embcli.selection import hint_at_range
 from embcli.tokens import Tokens, shown
 from embcli.wording import Sentence
@@ -156,6 +156,8 @@ def array_of(values: Any) -> np.ndarray:
     """Return values as an array; raises InputError for lists of different lengths."""
     try:
         return np.asarray(values)
+    except EmbcliError:  # of a result that is drawn
+        raise
     except ValueError:
         lengths = [len(row) for row in values if hasattr(row, "__len__")]
         wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"

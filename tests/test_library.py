@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import io
 import pickle
@@ -445,8 +446,53 @@ def test_a_model_contains_texts_of_one_token(model):
     assert " effort" in embcli.seeded(vocab=3627, dim=2, encoding="gpt2")
     assert " effort" not in embcli.seeded(vocab=3626, dim=2, encoding="gpt2")
     assert "Every effort" not in model
-    assert 3626 not in model
     assert "" not in model
+    assert [id for id in (-1, 0, np.int64(50_256), 50_257, 2.0, (3,)) if id in model] == [0, 50_256]
+    assert model.encode(TEXT).tolist() == list(model.tokenize(TEXT))
+    assert (model.vocab, model.dim) == model.shape
+
+
+@pytest.mark.parametrize(
+    ("call", "kinds"),
+    [
+        ("six[6]", (embcli.IdError, embcli.InputError, IndexError)),
+        ("embcli.seeded().decode([50257])", (embcli.IdError, IndexError)),
+        ("six.weights(rows='4:8')", (embcli.RangeError, embcli.InputError, ValueError)),
+        ("six.weights().styled(precision=17)", (embcli.RangeError, ValueError)),
+        ("embcli.seeded().batch(TEXT, stride=0)", (embcli.RangeError, ValueError)),
+        ("embcli.seeded(dim=0)", (embcli.LayerError, ValueError)),
+    ],
+)
+def test_values_out_of_range_raise_what_python_raises_too(call, kinds):
+    with pytest.raises(embcli.EmbcliError) as caught:
+        value_of(call, six=embcli.seeded(vocab=6, dim=3))
+    assert all(isinstance(caught.value, kind) for kind in kinds)
+
+
+def test_results_are_sequences_whole_or_not_at_all(model):
+    names = ("__len__", "__iter__", "__getitem__", "shape")
+    for result in (model.tokenize(TEXT), model.lookup(TEXT), model.weights(), model.batch(BOOK)):
+        assert len({hasattr(result, name) for name in names}) == 1
+    assert model.tokenize(TEXT).shape == (4,)
+
+
+def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
+    assert embcli.seeded(dim=3).lookup("").input.shape == (0, 3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_data_frame_is_the_table_of_arrow(model, monkeypatch):
+    class Table:
+        def to_pandas(self):
+            return frames.pop()
+
+    frames = ["a data frame"]
+    monkeypatch.setattr(embcli.Result, "to_arrow", lambda result: Table())
+    assert model.tokenize(TEXT).to_pandas() == "a data frame"
+    monkeypatch.setattr(Table, "to_pandas", lambda table: importlib.import_module("no_pandas"))
+    with pytest.raises(embcli.OutputError, match="pip install pandas"):
+        model.tokenize(TEXT).to_pandas()
 
 
 def test_a_result_has_its_matrices_as_arrays(model):

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from embcli.errors import InputError, whole_number
+from embcli.errors import InputError, RangeError, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
@@ -189,7 +189,7 @@ def batch(
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
-        raise InputError(Sentence(wrong, length=max_length, rows=position_rows))
+        raise RangeError(Sentence(wrong, length=max_length, rows=position_rows))
     check_ids(tokens, vocabulary_size)
 
     stop = count if all else first + 1
@@ -233,4 +233,4 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
     if not 0 <= index < count:
         verb = "is" if count == 1 else "are"
         wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
-        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
+        raise RangeError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))

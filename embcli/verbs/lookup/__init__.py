@@ -64,9 +64,6 @@ class Lookup(Result, verb="lookup"):
         ids: np.ndarray = self.tokens.ids[self.chosen].astype(np.int64)
         return ids
 
-    def __len__(self) -> int:
-        return len(self.chosen)
-
     def _columns_of(self, name: str) -> np.ndarray:
         """Return the columns of a matrix that are shown, (columns,) int64."""
         recipe = self.plan.recipe
