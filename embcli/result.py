@@ -331,7 +331,8 @@ def chosen_format(
     file = Path(path or "")
     suffix = file.suffix.lower()
     if format:
-        name = ALIASES.get(format, format)
+        name = format.lower()
+        name = ALIASES.get(name, name)
     elif suffix in SUFFIXES:
         name = SUFFIXES[suffix]
     elif suffix and not default:
@@ -344,6 +345,9 @@ def chosen_format(
         name = default if default in known else "table"
     if name not in known:
         names = ", ".join(known)
+        if Path(name).suffix:
+            wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
+            raise OutputError(Sentence(wrong, given=name[:40]))
         raise OutputError(
             f"this result cannot be written as {name[:40]}; it can be written as {names}"
         )

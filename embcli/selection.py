@@ -53,7 +53,7 @@ def _range_of(part: str, size: int, what: str) -> range:
     match = _PART.fullmatch(part)
     if match is None or not part:
         wrong = f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100"
-        raise InputError(wrong, hint_at_range(part))
+        raise InputError(wrong, hint_at_spelling(part))
     there_are = f"there are {size:,}, from 0 to {size - 1}"
 
     start = int(match["start"] or 0)
@@ -69,16 +69,27 @@ def _range_of(part: str, size: int, what: str) -> range:
     return range(start, stop)
 
 
-def hint_at_range(text: str) -> str:
-    """Return how to write a range such as `3-7` or `3..7`; empty for another text.
+_RANGE = "A range has a colon and ends before its stop: {}:{}."
+_SPELLINGS = {  # of numbers and ranges in other places, and how they are written here
+    r"([0-9]+)(?:-|\.{2,3})([0-9]+)": _RANGE,
+    r"range\(([0-9]+), *([0-9]+)\)": _RANGE,
+    r"range\(([0-9]+)\)": "A range has a colon and ends before its stop: 0:{}.",
+    r"([0-9]+)\.0*": "Write {}.",
+    r"([0-9]{1,3})_([0-9]{3})": "Write {}{}.",
+}
 
-    >>> hint_at_range("3..7")
+
+def hint_at_spelling(text: str) -> str:
+    """Return how to write a number or a range such as `3-7` or `3..7`; empty for another text.
+
+    >>> hint_at_spelling("3..7")
     'A range has a colon and ends before its stop: 3:7.'
     """
-    match = re.fullmatch(r"([0-9]+)(?:-|\.{2,3})([0-9]+)", text)
-    if match is None:
-        return ""
-    return f"A range has a colon and ends before its stop: {match[1]}:{match[2]}."
+    for spelling, hint in _SPELLINGS.items():
+        match = re.fullmatch(spelling, text)
+        if match is not None:
+            return hint.format(*match.groups())
+    return ""
 
 
 class Excerpt(NamedTuple):

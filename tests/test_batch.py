@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -144,6 +145,32 @@ def test_batches_are_those_of_a_plain_script(data, split, size, dim, seed):
     one = model.batch(of_ids(ids), **options, index=index, columns=columns_in_words)
     rows = expected[index].input[..., columns]
     assert_equal(one, [expected[index]._replace(input=rows)])
+
+
+def test_cells_have_a_row_for_each_pair(tmp_path):
+    text = "Every effort moves you forward, and every one of you."
+    model = embcli.seeded(vocab=50_257, dim=2)
+    batches = model.batch(text, batch_size=2, shuffle=True, all=True)
+
+    rows = cells(batches, tmp_path)
+    assert [int(row["input"]) for row in rows] == batches.inputs.ravel().tolist()
+    assert [int(row["target"]) for row in rows] == batches.targets.ravel().tolist()
+    assert [int(row["position"]) for row in rows] == [0, 1, 2, 3] * len(batches.order)
+    assert [int(row["sample"]) for row in rows[::4]] == batches.order.tolist()
+    assert [int(row["batch"]) for row in rows] == [place // 8 for place in range(len(rows))]
+    for row in rows:
+        for name in ("input", "target"):
+            token = model.decode(int(row[name]))
+            assert row[f"{name}_token"] == token
+
+    [row] = cells(embcli.seeded(vocab=9, dim=2).batch([3, 4], max_length=1), tmp_path)
+    assert row == {"batch": "0", "sample": "0", "position": "0", "input": "3", "target": "4"}
+
+
+def cells(batches, folder):
+    batches.save(folder / "pairs.csv")
+    with (folder / "pairs.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def test_threads_take_turns_with_torchs_generator():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,30 @@ from tests.readers import from_ndjson
 def numbers_below(count: int) -> st.SearchStrategy[list[int]]:
     """Return lists of some row or column numbers, in any order and also twice."""
     return st.lists(st.integers(0, count - 1), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("command", "decimals", "columns"),
+    [
+        ("weights --dim 8", 3, "0 1 2 3 4 5 6 7"),
+        ("weights --dim 9", 2, "0 1 2 3 4 5 6 7 8"),
+        ("weights --dim 10", 4, "0 1 2 … 7 8 9"),
+        ("weights --dim 8 --precision 4", 4, "0 1 2 … 5 6 7"),
+        ("compare --dim 8", 2, "0 1 2 3 4 5 6 7"),
+        ("lookup --ids 3,4 --vocab 9 --dim 7", 3, "0 1 2 3 4 5 6"),
+        ("batch --ids 0,1,2,3,4,5 --vocab 9 --dim 7 --draw", 2, "0 1 2 3 4 5 6"),
+        ("positions --dim 9", 3, "0 1 2 3 4 5 6 7 8"),
+    ],
+)
+def test_numbers_have_fewer_decimals_if_all_columns_fit_then(
+    in_process, command, decimals, columns
+):
+    page = in_process.ok(*command.split(), COLUMNS="80").text
+    numbers = re.findall(r"│ +-?\d+\.(\d+)", page)
+    assert {len(number) for number in numbers} == {decimals}
+    assert re.search(r"│ +" + " +".join(columns.split()) + "\n", page)
+    missing = 4 - decimals
+    assert (f"{missing} of 4 decimals." in page) == (missing > 0)
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))

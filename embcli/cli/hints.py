@@ -41,7 +41,9 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
     quoted = shlex.quote(first[:60])
     for_model = f"embcli info {quoted} shows a model"
     for_file = f"{for_model}, embcli tokenize --file {quoted} a text"
-    meant = _facts()["commands"].get(first.casefold())
+    known = _facts()["commands"]
+    parts = [first.casefold(), *re.split("[-_]", first.casefold())]
+    meant = next((known[part] for part in parts if part in known), None)
 
     is_what = "not a command"
     if os.access(f"{first}/.", os.F_OK):
@@ -72,13 +74,23 @@ def cure_of(error: Any, command: str, group: Any) -> str:
     """
     if hasattr(error, "option_name"):
         return _cure_of_option(error, command, group)
-    text = " ".join(error.ctx.args)  # words that no argument takes
-    kind = "words"
-    if text.replace(" ", "").isdecimal():
-        kind = "numbers"
-    elif text.lower() in ("yes", "no", "true", "false", "on", "off"):
-        kind = "values of switches"
-    return _cure("extra", kind, command) if text else ""
+    words = error.ctx.args  # that no argument takes
+    return _cure("extra", _kind_of(words), command) if words else ""
+
+
+def note_on_word(word: str) -> str:
+    """Return why a word may not be meant as a text or a file, or ""."""
+    return _cure("typed", _kind_of([word]), "")
+
+
+def _kind_of(words: Sequence[str]) -> str:
+    """Return what words are: numbers, values of switches, encodings, or words."""
+    if "".join(words).isdecimal():
+        return "numbers"
+    for kind, known in _facts()["kinds"].items():
+        if all(word.lower() in known for word in words):
+            return str(kind)
+    return "words"
 
 
 def _cure_of_option(error: Any, command: str, group: Any) -> str:

@@ -6,11 +6,12 @@ tokenized; token IDs have been parsed.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from embcli.verbs.count import CountInput
 
 _LONGEST_INPUT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
-_IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
+_IDS = r"[0-9]+(?:[,\s]+[0-9]+)*\s*"
 
 
 def read(
@@ -54,6 +55,8 @@ def read(
     else:
         path = None if str(file) == "-" else file
         content = read_text(path, "TEXT", example)
+        if path is None and re.fullmatch(_IDS, content, re.ASCII):
+            say(f"the piped IDs are read as a text; for token IDs: {_verb(example)} --ids -")
     texts = lines_of(content) if lines else [content]
 
     returns = sum(one_text.count("\r") for one_text in texts)
@@ -78,19 +81,35 @@ def _refuse_several(inputs: dict[str, object]) -> None:
 def _ids(ids: str, lines: bool, example: str) -> Sequences:
     from embcli.text import Sequences, lines_of_ids, parse_ids
 
-    if ids == "-":
-        ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
-    if lines:
-        return Sequences(ids=lines_of_ids(ids), many=True)
-    return Sequences(ids=(parse_ids(ids),), many=False)
+    with _hint_at_ids(ids):
+        if ids == "-":
+            ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
+        if lines:
+            return Sequences(ids=lines_of_ids(ids), many=True)
+        return Sequences(ids=(parse_ids(ids),), many=False)
+
+
+@contextmanager
+def _hint_at_ids(ids: str) -> Iterator[None]:
+    """Let an error about words, or about a page in a pipe, in place of IDs say what writes IDs."""
+    try:
+        yield
+    except InputError as error:
+        if not error.hint and (ids == "-" or re.search("[A-Za-z]", ids)):
+            error.hint = f"-f ids writes IDs: {PROGRAM} tokenize TEXT -f ids"
+        raise
 
 
 def _typed_text(text: str, example: str) -> str:
     """Return a text from the command line; a note says what else its writer may have meant."""
+    from embcli.cli.hints import note_on_word
     from embcli.text import decoded
 
     content = decoded(text, "TEXT")
     verb = _verb(example)
+    note = note_on_word(text)
+    if note:
+        say(f"{text!r} is read as a text: {note}")
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
         say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
@@ -102,8 +121,13 @@ def _typed_text(text: str, example: str) -> str:
 
 def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
+    from embcli.cli.hints import note_on_word
     from embcli.verbs.count import CountInput
 
+    for name in files or ():
+        note = note_on_word(name)
+        if note and not os.access(name, os.F_OK):
+            raise InputError(f"{name!r} is not a file: {note}")
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
         return [CountInput.of_text(text)]
@@ -124,9 +148,10 @@ def read_ids(ids: str | None = None) -> np.ndarray:
     """
     from embcli.text import parse_ids
 
-    if ids is None or ids == "-":
-        ids = read_text(None, "IDS", "embcli decode 6109 3626 6100 345")
-    return parse_ids(ids)
+    with _hint_at_ids(ids or "-"):
+        if ids is None or ids == "-":
+            ids = read_text(None, "IDS", "embcli decode 6109 3626 6100 345")
+        return parse_ids(ids)
 
 
 def read_vectors(path: Path) -> np.ndarray:
@@ -135,7 +160,11 @@ def read_vectors(path: Path) -> np.ndarray:
 
     file = None if str(path) == "-" else path
     data = _bytes(file, "vectors", "embcli neighbors --vector rows.npy")
-    return vectors_in_array(data, _place(file))
+    try:
+        return vectors_in_array(data, _place(file))
+    except InputError as error:
+        error.hint = "-f npy writes vectors, as in: embcli lookup TEXT -f npy"
+        raise
 
 
 def read_text(file: Path | None, name: str, example: str) -> str:

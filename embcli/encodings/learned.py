@@ -36,6 +36,8 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     of at least 256.
     """
     kind, _, place = name.partition(":")
+    if "," in place:
+        raise InputError(f"{place[:60]!r} has a comma, which separates encodings; rename the file")
     if kind != "bpe":
         return WordsEncoding(name, _read(place), has_unknown=kind == "words")
     path, _, size = place.rpartition(":")
@@ -87,6 +89,8 @@ class WordsEncoding(OwnWords):
             self.unknown_id = len(words) + 1
             words += [_END_OF_TEXT, _UNKNOWN]
             self._space_before_mark = re.compile(rb"\s+([,.:;?!\"()'])")
+        else:
+            self.cure = f"words:{name.partition(':')[2]} reads other words as {_UNKNOWN}"
         super().__init__(name, [word.encode() for word in words])
 
     def decode(self, ids: np.ndarray) -> bytes:

@@ -159,6 +159,7 @@ class WeightMatrix(Result, verb="weights"):
             self.columns,
             excerpt.gaps,
             precision=self.style.precision,
+            keeps_precision=self.style.keeps_precision,
             heat=self.style.heat,
             every=self._columns_chosen,
             rows_left_out=missing,

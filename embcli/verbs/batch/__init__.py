@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,11 @@ from embcli.errors import InputError, RangeError, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import Selection, select
-from embcli.tokens import Tokens, check_ids
+from embcli.tokens import Tokens, check_ids, token_text
 from embcli.verbs.batch.windows import Draws, Windows, loader_draws
 from embcli.wording import Sentence, counted
 
@@ -118,7 +119,33 @@ class Batches(Result, verb="batch"):
             },
             columns=tuple(self.columns.tolist()),
             default="input",
+            cells=self._cells(),
         )
+
+    def _cells(self) -> Records:
+        """Return a row for each position of these samples: the input and the target."""
+        fields: dict[str, FieldType] = {"batch": int, "sample": int, "position": int}
+        fields |= {"input": int, "target": int}
+        if self.tokens.encoding is not None:
+            fields |= {"input_token": str, "target_token": str}
+        rows = len(self._places) * self.windows.max_length
+        return Records({}, "positions", rows, fields, in_pieces(rows, len(fields), self._pairs))
+
+    def _pairs(self, index: np.ndarray, names: Names) -> dict[str, Any]:
+        places = index // self.windows.max_length
+        positions = index % self.windows.max_length
+        samples = self.order[places]
+        inputs = samples * self.windows.stride + positions
+        values: dict[str, Any] = {
+            "batch": self.first + places // self.windows.batch_size,
+            "sample": samples,
+            "position": positions,
+        }
+        for name, token_places in (("input", inputs), ("target", inputs + 1)):
+            ids = self.tokens.ids[token_places]
+            values[name] = ids
+            values[f"{name}_token"] = list(map(token_text, self.tokens.bytes_of(ids)))
+        return values
 
     def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
         samples = self.order[places]
@@ -231,6 +258,7 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
         size = windows.batch_size
         raise InputError(Sentence(wrong, samples=samples_in_words, length=length, size=size))
     if not 0 <= index < count:
-        verb = "is" if count == 1 else "are"
-        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
-        raise RangeError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
+        wrong = "{index} {given} is not a batch: there are {count:,}, counted from 0"
+        if count == 1:
+            wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
+        raise RangeError(Sentence(wrong, given=str(index)[:20], count=count))

@@ -314,6 +314,7 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
         batches.columns,
         sorted(gaps),
         precision=batches.style.precision,
+        keeps_precision=batches.style.keeps_precision,
         heat=batches.style.heat,
         rows_left_out=" and ".join(filter(None, missing)),
     )

@@ -256,11 +256,13 @@ def lookup(
 def _joined_kind(name: str) -> JoinedKind:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
     kind: JoinedKind = kind_named(name)
+    if kind in JOINED_KINDS:
+        return kind
     hint = ""
     if kind in KINDS:
         hint = "Rotary and relative positions are not added to a token row; "
         hint += "embcli positions rotary shows them"
-    check_choice("position", kind, JOINED_KINDS, hint)
+    check_choice("position", name, JOINED_KINDS, hint)
     return kind
 
 

@@ -164,6 +164,7 @@ def _matrix(
         columns,
         [len(terms) * gap for gap in excerpt.gaps],
         precision=lookup.style.precision,
+        keeps_precision=lookup.style.keeps_precision,
         heat=lookup.style.heat,
         every=every,
         sections=sections,

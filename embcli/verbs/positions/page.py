@@ -7,7 +7,6 @@ user chose, and only the first 16 positions if nobody chose which.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -40,10 +39,6 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             most_rows = len(view.row_numbers)
             lines = rows_that_fit(options, _LINES_OF_PICTURES) // len(views)
         matrix = _drawn(table, view, most_rows, lines)
-        if table.is_similarity and not table.style.keeps_precision:
-            # So that all columns fit, if possible.
-            while matrix.precision > 2 and not matrix.fits(options.max_width):
-                matrix = replace(matrix, precision=matrix.precision - 1)
         yield matrix
     notes = list(_notes(table, shown))
     if notes:
@@ -57,7 +52,9 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     if table.is_long:
         which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.model_positions.length:,}"
     if not table.is_similarity:
-        yield title(f"{table.model_positions.kind.capitalize()} {which}, {shown.size}")
+        yield title(
+            f"{table.model_positions.kind.capitalize()} {which}, {shown.size}: {_parameters(table)}"
+        )
         yield safe_text(shown.formula)
         return
     name = "Cosines" if table.metric == "cosine" else "Dot products"
@@ -68,6 +65,14 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     yield safe_text(shown.meaning)
     if table.model_positions.kind == "rotary":
         yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_ids[0]}.")
+
+
+def _parameters(table: PositionTable) -> str:
+    """Return in words how many numbers of these positions training can change."""
+    if "position" not in table.layers:
+        return "no parameters"
+    rows, dim = table.layers["position"].shape
+    return counted(rows * dim, "parameter")
 
 
 def _views(table: PositionTable) -> list[PositionMatrix]:
@@ -119,6 +124,7 @@ def _drawn(
         view.columns,
         excerpt.gaps,
         precision=table.style.precision,
+        keeps_precision=table.style.keeps_precision,
         heat=table.style.heat,
         every=table._columns_chosen,
         lines=lines,
