@@ -7,6 +7,7 @@ verb that it runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Integral
 from typing import Any, NoReturn
 
@@ -84,15 +85,10 @@ class Model(Opened):
     def __contains__(self, text_or_id: object) -> bool:
         ids = [text_or_id]
         if isinstance(text_or_id, str):
-            if not self.encoding:
-                return False
-            try:
-                ids = self.encoding.encode(text_or_id).tolist()
-            except InputError:
-                return False
-        if len(ids) != 1 or not isinstance(ids[0], Integral):
-            return False
-        return 0 <= int(ids[0]) < len(self)
+            with suppress(InputError):
+                ids = self.encode(text_or_id).tolist()
+        number = ids[0] if len(ids) == 1 else None
+        return isinstance(number, Integral) and 0 <= int(number) < len(self)
 
     def __getitem__(
         self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray

@@ -78,6 +78,12 @@ class PageStyle:
     # The heading of a slide, "" for what the page is about; None for a picture of another size.
     slide: str | None = None
 
+    @property
+    def of_numbers(self) -> dict[str, Any]:
+        """The options of a matrix of numbers on a page."""
+        names = ("precision", "keeps_precision", "heat")
+        return {name: getattr(self, name) for name in names}
+
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
         _check_range("precision", self.precision, 1, _HIGHEST_PRECISION)

@@ -82,15 +82,7 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(in_process, split, op
     assert of_ids == in_process.ok(*lookup, stdin=TEXT).out
 
 
-@pytest.mark.parametrize(
-    ("writes", "reads", "cure"),
-    [
-        ("tokenize hi", "decode", "-f ids writes IDs"),
-        ("tokenize hi -f csv", "lookup --dim 3 --ids -", "-f ids writes IDs"),
-        ("tokenize hi -f npy", "tokenize --ids -", "-f ids writes IDs"),
-        ("lookup hi --dim 3 -f csv", "neighbors --dim 3 --vector -", "-f npy writes vectors"),
-    ],
-)
+@cases
 def test_a_pipe_of_another_format_is_told_which_one_is_read(in_process, writes, reads, cure):
     piped = in_process.ok(*writes.split()).out
     assert cure in in_process.refused(*reads.split(), stdin=piped)

@@ -16,6 +16,7 @@ from embcli import encodings
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
+from tests.cases import cases
 from tests.oracles import assert_same_bits, gathered, gathered_field, live
 from tests.readers import from_ndjson
 
@@ -25,19 +26,7 @@ def numbers_below(count: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, count - 1), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize(
-    ("command", "decimals", "columns"),
-    [
-        ("weights --dim 8", 3, "0 1 2 3 4 5 6 7"),
-        ("weights --dim 9", 2, "0 1 2 3 4 5 6 7 8"),
-        ("weights --dim 10", 4, "0 1 2 … 7 8 9"),
-        ("weights --dim 8 --precision 4", 4, "0 1 2 … 5 6 7"),
-        ("compare --dim 8", 2, "0 1 2 3 4 5 6 7"),
-        ("lookup --ids 3,4 --vocab 9 --dim 7", 3, "0 1 2 3 4 5 6"),
-        ("batch --ids 0,1,2,3,4,5 --vocab 9 --dim 7 --draw", 2, "0 1 2 3 4 5 6"),
-        ("positions --dim 9", 3, "0 1 2 3 4 5 6 7 8"),
-    ],
-)
+@cases
 def test_numbers_have_fewer_decimals_if_all_columns_fit_then(
     in_process, command, decimals, columns
 ):

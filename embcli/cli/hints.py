@@ -39,21 +39,12 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
 
     first = words[0]
     quoted = shlex.quote(first[:60])
-    for_model = f"embcli info {quoted} shows a model"
-    for_file = f"{for_model}, embcli tokenize --file {quoted} a text"
     known = _facts()["commands"]
     parts = [first.casefold(), *re.split("[-_]", first.casefold())]
     meant = next((known[part] for part in parts if part in known), None)
 
-    is_what = "not a command"
-    if os.access(f"{first}/.", os.F_OK):
-        is_what = "a folder, not a command"
-        hint = for_model
-    elif os.access(first, os.F_OK):
-        is_what = "a file, not a command"
-        hint = for_file
-    elif re.search(r"[./][\w-]+$", first):
-        hint = for_file
+    if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
+        hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
     elif meant:
         hint = f"Did you mean embcli {meant}? embcli --help"
     elif first.casefold() in named():
@@ -63,7 +54,7 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
     else:
         text = " ".join(takewhile(lambda word: not word.startswith("-"), words))
         hint = f"For a text: embcli tokenize {shlex.quote(text[:60])}; embcli --help"
-    raise InputError(f"{first[:60]!r} is {is_what}", hint)
+    raise InputError(f"{first[:60]!r} is not a command", hint)
 
 
 def cure_of(error: Any, command: str, group: Any) -> str:

@@ -6,7 +6,6 @@ tokenized; token IDs have been parsed.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -102,14 +101,11 @@ def _hint_at_ids(ids: str) -> Iterator[None]:
 
 def _typed_text(text: str, example: str) -> str:
     """Return a text from the command line; a note says what else its writer may have meant."""
-    from embcli.cli.hints import note_on_word
     from embcli.text import decoded
 
     content = decoded(text, "TEXT")
     verb = _verb(example)
-    note = note_on_word(text)
-    if note:
-        say(f"{text!r} is read as a text: {note}")
+    _note_on_word(text, "text")
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
         say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
@@ -119,15 +115,21 @@ def _typed_text(text: str, example: str) -> str:
     return content
 
 
+def _note_on_word(word: str, kind: str) -> None:
+    """Say why a word that is read as a text, or as a file, may not be meant as one."""
+    from embcli.cli.hints import note_on_word
+
+    note = note_on_word(word)
+    if note:
+        say(f"{word!r} is read as a {kind}: {note}")
+
+
 def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
-    from embcli.cli.hints import note_on_word
     from embcli.verbs.count import CountInput
 
     for name in files or ():
-        note = note_on_word(name)
-        if note and not os.access(name, os.F_OK):
-            raise InputError(f"{name!r} is not a file: {note}")
+        _note_on_word(name, "file")
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
         return [CountInput.of_text(text)]

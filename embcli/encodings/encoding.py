@@ -273,7 +273,9 @@ class OwnWords(Encoding):
         others = f" and {more:,} more" if more else ""
         in_lower_case = dict.fromkeys(word.lower() for word in shown)
         known = [word for word in in_lower_case if word.encode() in self._ids]
-        hint = f"in lower case it has {_listed(known)}" if known else self.cure
+        hint = self.cure
+        if known and not hint:
+            hint = f"in lower case it has {_listed(known)}"
         path = str(self._path)
         return InputError(f"{path!r} has no row for {_listed(shown)}{others}", hint)
 

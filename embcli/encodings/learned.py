@@ -142,7 +142,7 @@ class Pieces:
         self._counts: Counter[tuple[bytes, bytes]] = Counter()
         self._places: defaultdict[tuple[bytes, bytes], set[int]] = defaultdict(set)
         for place in range(len(self._parts)):
-            self._add(place)
+            self._count(place, 1)
 
     def learn(self, count: int) -> Iterator[bytes]:
         """Yield up to `count` tokens, each of the most frequent pair, and merge this pair.
@@ -156,9 +156,9 @@ class Pieces:
             pairs = [pair for pair, amount in self._counts.items() if amount == highest]
             pair = min(pairs, key=self._first_place)
             for place in sorted(self._places[pair]):
-                self._remove(place)
+                self._count(place, -1)
                 self._parts[place] = _merged(self._parts[place], pair)
-                self._add(place)
+                self._count(place, 1)
             del self._counts[pair]
             yield b"".join(pair)
 
@@ -167,15 +167,14 @@ class Pieces:
         place = min(self._places[pair])
         return place, [*pairwise(self._parts[place])].index(pair)
 
-    def _add(self, place: int) -> None:
+    def _count(self, place: int, times: int) -> None:
+        """Count the pairs of a piece, or take them away if `times` is -1."""
         for pair in pairwise(self._parts[place]):
-            self._counts[pair] += self._occurrences[place]
-            self._places[pair].add(place)
-
-    def _remove(self, place: int) -> None:
-        for pair in pairwise(self._parts[place]):
-            self._counts[pair] -= self._occurrences[place]
-            self._places[pair].discard(place)
+            self._counts[pair] += times * self._occurrences[place]
+            if times > 0:
+                self._places[pair].add(place)
+            else:
+                self._places[pair].discard(place)
 
 
 def _merged(parts: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:

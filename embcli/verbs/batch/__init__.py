@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from embcli.errors import InputError, RangeError, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, FieldType, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Columns, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import Selection, select
@@ -124,30 +123,24 @@ class Batches(Result, verb="batch"):
 
     def _cells(self) -> Records:
         """Return a row for each position of these samples: the input and the target."""
-        fields: dict[str, FieldType] = {"batch": int, "sample": int, "position": int}
-        fields |= {"input": int, "target": int}
+        numbers = ("batch", "sample", "position", "input", "target")
+        fields: dict[str, FieldType] = dict.fromkeys(numbers, int)
         if self.tokens.encoding is not None:
-            fields |= {"input_token": str, "target_token": str}
+            fields |= dict.fromkeys(("input_token", "target_token"), str)
         rows = len(self._places) * self.windows.max_length
         return Records({}, "positions", rows, fields, in_pieces(rows, len(fields), self._pairs))
 
-    def _pairs(self, index: np.ndarray, names: Names) -> dict[str, Any]:
-        places = index // self.windows.max_length
-        positions = index % self.windows.max_length
-        samples = self.order[places]
-        inputs = samples * self.windows.stride + positions
-        values: dict[str, Any] = {
-            "batch": self.first + places // self.windows.batch_size,
-            "sample": samples,
-            "position": positions,
-        }
-        for name, token_places in (("input", inputs), ("target", inputs + 1)):
-            ids = self.tokens.ids[token_places]
+    def _pairs(self, index: np.ndarray, names: Names) -> Columns:
+        position = index % self.windows.max_length
+        values = self._values(index // self.windows.max_length, ())
+        values["position"] = position
+        for name in ("input", "target"):
+            ids = values[f"{name}s"][np.arange(len(index)), position]
             values[name] = ids
             values[f"{name}_token"] = list(map(token_text, self.tokens.bytes_of(ids)))
         return values
 
-    def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
+    def _values(self, places: np.ndarray, names: Names) -> Columns:
         samples = self.order[places]
         ids = self.ids(samples)
         values = {

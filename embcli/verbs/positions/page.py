@@ -6,6 +6,7 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -69,10 +70,10 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
 
 def _parameters(table: PositionTable) -> str:
     """Return in words how many numbers of these positions training can change."""
-    if "position" not in table.layers:
-        return "no parameters"
-    rows, dim = table.layers["position"].shape
-    return counted(rows * dim, "parameter")
+    count = 0
+    if "position" in table.layers:
+        count = math.prod(table.layers["position"].shape)
+    return counted(count, "parameter")
 
 
 def _views(table: PositionTable) -> list[PositionMatrix]:
@@ -123,9 +124,7 @@ def _drawn(
         [Values(values)],
         view.columns,
         excerpt.gaps,
-        precision=table.style.precision,
-        keeps_precision=table.style.keeps_precision,
-        heat=table.style.heat,
+        **table.style.of_numbers,
         every=table._columns_chosen,
         lines=lines,
         square=table.is_similarity,
