@@ -139,11 +139,13 @@ def main() -> int:
 def _is_explained(error: BaseException) -> bool:
     """Print the sentence for an error, and return whether there is one."""
     is_debugged = os.environ.get("EMBCLI_DEBUG") == "1"
-    if isinstance(error, ImportError) and not ran_out(error):
+    package = str(getattr(error, "name", ""))
+    is_ours = package.startswith("embcli")
+    if isinstance(error, ImportError) and not is_ours and not ran_out(error):
         # What prints other sentences may need this package.
-        reason = does_not_load(str(error.name), error)
+        reason = does_not_load(package, error)
         if isinstance(error, ModuleNotFoundError):
-            reason = f"{error.name} is missing: pip install {error.name}"
+            reason = f"{package} is missing: pip install {package}"
         if not is_debugged:
             print(f"embcli: {reason}", file=sys.stderr)
         return not is_debugged
