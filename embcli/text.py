@@ -105,7 +105,10 @@ def _parse_id(text: str, place: int) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
         wrong = f"{text[:60]!r} at position {place:,} is not a token ID"
         reason = "IDs are whole numbers from 0, of up to 18 digits"
-        raise InputError(f"{wrong}: {reason}", hint_at_spelling(text))
+        hint = hint_at_spelling(text)
+        if not hint and not text[-1:].isdigit():  # such as a word of a page
+            hint = "-f ids writes IDs: embcli tokenize TEXT -f ids"
+        raise InputError(f"{wrong}: {reason}", hint)
     return int(text)
 
 

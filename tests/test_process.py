@@ -30,7 +30,7 @@ def run_script(script: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_error_has_its_traceback_where_that_is_asked_for(in_process, process):
-    words = ("lookup", "--ids", "?")
+    words = ("lookup", "--ids", "-5")
     error = in_process.refused(*words)
     assert in_process.refused(*words, EMBCLI_DEBUG="0") == error
 

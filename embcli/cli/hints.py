@@ -17,6 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from embcli.cli.console import say
 from embcli.errors import InputError
 
 _FILE = Path(__file__).parents[1] / "data" / "hints.json"
@@ -69,9 +70,11 @@ def cure_of(error: Any, command: str, group: Any) -> str:
     return _cure("extra", _kind_of(words), command) if words else ""
 
 
-def note_on_word(word: str) -> str:
-    """Return why a word may not be meant as a text or a file, or ""."""
-    return _cure("typed", _kind_of([word]), "")
+def note_on_word(word: str, kind: str) -> None:
+    """Say why a word that is read as a text, or as a file, may not be meant as one."""
+    note = _cure("typed", _kind_of([word]), "")
+    if note:
+        say(f"{word!r} is read as a {kind}: {note}")
 
 
 def _kind_of(words: Sequence[str]) -> str:

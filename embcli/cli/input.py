@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
+from embcli.cli.hints import note_on_word
 from embcli.errors import InputError
 from embcli.names import PROGRAM
 from embcli.wording import counted, in_bytes
@@ -80,23 +81,11 @@ def _refuse_several(inputs: dict[str, object]) -> None:
 def _ids(ids: str, lines: bool, example: str) -> Sequences:
     from embcli.text import Sequences, lines_of_ids, parse_ids
 
-    with _hint_at_ids(ids):
-        if ids == "-":
-            ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
-        if lines:
-            return Sequences(ids=lines_of_ids(ids), many=True)
-        return Sequences(ids=(parse_ids(ids),), many=False)
-
-
-@contextmanager
-def _hint_at_ids(ids: str) -> Iterator[None]:
-    """Let an error about words, or about a page in a pipe, in place of IDs say what writes IDs."""
-    try:
-        yield
-    except InputError as error:
-        if not error.hint and (ids == "-" or re.search("[A-Za-z]", ids)):
-            error.hint = f"-f ids writes IDs: {PROGRAM} tokenize TEXT -f ids"
-        raise
+    if ids == "-":
+        ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
+    if lines:
+        return Sequences(ids=lines_of_ids(ids), many=True)
+    return Sequences(ids=(parse_ids(ids),), many=False)
 
 
 def _typed_text(text: str, example: str) -> str:
@@ -105,7 +94,7 @@ def _typed_text(text: str, example: str) -> str:
 
     content = decoded(text, "TEXT")
     verb = _verb(example)
-    _note_on_word(text, "text")
+    note_on_word(text, "text")
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
         say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
@@ -115,21 +104,12 @@ def _typed_text(text: str, example: str) -> str:
     return content
 
 
-def _note_on_word(word: str, kind: str) -> None:
-    """Say why a word that is read as a text, or as a file, may not be meant as one."""
-    from embcli.cli.hints import note_on_word
-
-    note = note_on_word(word)
-    if note:
-        say(f"{word!r} is read as a {kind}: {note}")
-
-
 def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
     from embcli.verbs.count import CountInput
 
     for name in files or ():
-        _note_on_word(name, "file")
+        note_on_word(name, "file")
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
         return [CountInput.of_text(text)]
@@ -150,10 +130,9 @@ def read_ids(ids: str | None = None) -> np.ndarray:
     """
     from embcli.text import parse_ids
 
-    with _hint_at_ids(ids or "-"):
-        if ids is None or ids == "-":
-            ids = read_text(None, "IDS", "embcli decode 6109 3626 6100 345")
-        return parse_ids(ids)
+    if ids is None or ids == "-":
+        ids = read_text(None, "IDS", "embcli decode 6109 3626 6100 345")
+    return parse_ids(ids)
 
 
 def read_vectors(path: Path) -> np.ndarray:
@@ -162,11 +141,7 @@ def read_vectors(path: Path) -> np.ndarray:
 
     file = None if str(path) == "-" else path
     data = _bytes(file, "vectors", "embcli neighbors --vector rows.npy")
-    try:
-        return vectors_in_array(data, _place(file))
-    except InputError as error:
-        error.hint = "-f npy writes vectors, as in: embcli lookup TEXT -f npy"
-        raise
+    return vectors_in_array(data, _place(file))
 
 
 def read_text(file: Path | None, name: str, example: str) -> str:

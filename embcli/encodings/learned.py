@@ -19,6 +19,7 @@ import numpy as np
 
 from embcli.binary import file_error
 from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
+from embcli.encodings.merging import NEVER, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, Notes
 from embcli.store import Store
@@ -157,7 +158,7 @@ class Pieces:
             pair = min(pairs, key=self._first_place)
             for place in sorted(self._places[pair]):
                 self._count(place, -1)
-                self._parts[place] = _merged(self._parts[place], pair)
+                self._parts[place], _ = merge(self._parts[place], _only(pair))
                 self._count(place, 1)
             del self._counts[pair]
             yield b"".join(pair)
@@ -177,15 +178,6 @@ class Pieces:
                 self._places[pair].discard(place)
 
 
-def _merged(parts: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
-    """Return the parts of a piece in which a pair is merged, from left to right."""
-    merged = []
-    place = 0
-    while place < len(parts):
-        if tuple(parts[place : place + 2]) == pair:
-            merged.append(b"".join(pair))
-            place += 2
-        else:
-            merged.append(parts[place])
-            place += 1
-    return merged
+def _only(pair: tuple[bytes, bytes]) -> Priority:
+    """Return the priority by which only this pair is merged."""
+    return lambda left, right: 0 if (left, right) == pair else NEVER
