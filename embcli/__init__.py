@@ -14,7 +14,7 @@ methods are the verbs of the command and return what it shows. `tokenizers` comp
 # Type checkers know this name; its import from typing would take longer than the rest of the file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from embcli.errors import EmbcliError, InputError, LayerError, OutputError
+    from embcli.errors import EmbcliError, IdError, InputError, LayerError, OutputError, RangeError
     from embcli.model import Model, open, seeded
     from embcli.names import __version__ as __version__
     from embcli.result import Result
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EmbcliError",
+    "IdError",
     "InputError",
     "LayerError",
     "Model",
     "OutputError",
+    "RangeError",
     "Result",
     "count",
     "explain",
@@ -37,7 +39,8 @@ __all__ = [
 ]
 _HOMES = {
     **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
-    **dict.fromkeys(("EmbcliError", "InputError", "LayerError", "OutputError"), "embcli.errors"),
+    **dict.fromkeys(("EmbcliError", "IdError", "InputError"), "embcli.errors"),
+    **dict.fromkeys(("LayerError", "OutputError", "RangeError"), "embcli.errors"),
     "Result": "embcli.result",
     "count": "embcli.verbs.count",
     "explain": "embcli.verbs.explain",
@@ -48,7 +51,7 @@ _HOMES = {
 
 # The verbs that are not also the name of a module.
 _VERBS = (
-    *("tokenize", "merges", "batch", "lookup", "compare", "decode"),
+    *("tokenize", "encode", "merges", "batch", "lookup", "compare", "decode"),
     *("weights", "neighbors", "audit", "diff", "info"),
 )
 

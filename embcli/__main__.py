@@ -19,7 +19,7 @@ import warnings
 from contextlib import suppress
 from typing import NoReturn
 
-from embcli.errors import EmbcliError, ran_out
+from embcli.errors import EmbcliError, does_not_load, ran_out
 from embcli.wording import number_in
 
 
@@ -138,13 +138,20 @@ def main() -> int:
 
 def _is_explained(error: BaseException) -> bool:
     """Print the sentence for an error, and return whether there is one."""
-    if isinstance(error, ModuleNotFoundError) and os.environ.get("EMBCLI_DEBUG") != "1":
+    is_debugged = os.environ.get("EMBCLI_DEBUG") == "1"
+    package = str(getattr(error, "name", ""))
+    is_ours = package.startswith("embcli")
+    if isinstance(error, ImportError) and not is_ours and not ran_out(error):
         # What prints other sentences may need this package.
-        print(f"embcli: {error.name} is missing: pip install {error.name}", file=sys.stderr)
-        return True
+        reason = does_not_load(package, error)
+        if isinstance(error, ModuleNotFoundError):
+            reason = f"{package} is missing: pip install {package}"
+        if not is_debugged:
+            print(f"embcli: {reason}", file=sys.stderr)
+        return not is_debugged
     from embcli.cli.console import say, say_error
 
-    if isinstance(error, EmbcliError) and os.environ.get("EMBCLI_DEBUG") != "1":
+    if isinstance(error, EmbcliError) and not is_debugged:
         say_error(error)
         return True
     if ran_out(error):

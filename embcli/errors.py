@@ -45,9 +45,29 @@ class InputError(EmbcliError):
     """The input is missing, unreadable, malformed or out of range.
 
     >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3)[2, 1]
+    Traceback (most recent call last):
+    embcli.errors.InputError: a pair is not an ID: model[2][1] is a number, ...
+    """
+
+
+class IdError(InputError, IndexError):
+    """A token ID has no row, or is not one of a token.
+
+    >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3)[6]
     Traceback (most recent call last):
-    embcli.errors.InputError: ID 6 at position 0 has no row: ...; pass vocab 7 or more
+    embcli.errors.IdError: ID 6 at position 0 has no row: ...; pass vocab 7 or more
+    """
+
+
+class RangeError(InputError, ValueError):
+    """A number is out of range, or chooses nothing that is there.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).weights(rows="4:8")
+    Traceback (most recent call last):
+    embcli.errors.RangeError: row 7 is out of range: there are 6, from 0 to 5
     """
 
 
@@ -55,7 +75,7 @@ class UnknownWordError(InputError):
     """A single word is not the name of a model; it may not be meant as one."""
 
 
-class LayerError(EmbcliError):
+class LayerError(EmbcliError, ValueError):
     """No such layer can be built: its seed, shape or size is out of range.
 
     >>> import embcli
@@ -137,9 +157,9 @@ def check_number(parameter: str, value: Any) -> None:
 
 
 def check_top(top: int) -> None:
-    """Raise InputError for a number of rows below 1."""
+    """Raise RangeError for a number of rows below 1."""
     if whole_number("top", top) < 1:
-        raise InputError(Sentence("{top} must be at least 1, not {given:,}", given=top))
+        raise RangeError(Sentence("{top} must be at least 1, not {given:,}", given=top))
 
 
 def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: str = "") -> None:

@@ -21,6 +21,7 @@ ContentKind = Literal[
     "tokens",  # token IDs
     "matrices",
     "batches",  # matrices in each row
+    "samples",  # the same, with further rows for formats of cells
     "embeddings",  # rows that are embeddings
     "document",  # more than rows, which only JSON can hold
     "page",  # a page without data
@@ -28,9 +29,10 @@ ContentKind = Literal[
 ]
 
 _ROWS: tuple[ContentKind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
-_DATA: tuple[ContentKind, ...] = (*_ROWS, "batches")
+_CELLS: tuple[ContentKind, ...] = (*_ROWS, "samples")
+_DATA: tuple[ContentKind, ...] = (*_ROWS, "batches", "samples")
 _PAGES: tuple[ContentKind, ...] = (*_DATA, "document", "page")
-_ARRAYS: tuple[ContentKind, ...] = ("tokens", "matrices", "batches", "embeddings")
+_ARRAYS: tuple[ContentKind, ...] = ("tokens", "matrices", "batches", "samples", "embeddings")
 
 
 # What the results of verbs are; `content_of` knows of options that make another of one.
@@ -38,7 +40,7 @@ CONTENTS: dict[str, ContentKind] = {
     "tokenize": "tokens",
     "merges": "list",
     "tokenizers": "list",
-    "batch": "batches",
+    "batch": "samples",
     "lookup": "embeddings",
     "compare": "matrices",
     "positions": "embeddings",
@@ -99,8 +101,8 @@ ROWS = (
     Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures")),
     Format("json", (*_DATA, "document"), (".json",)),
     Format("ndjson", _DATA, (".ndjson", ".jsonl"), aliases=("jsonl",)),
-    Format("csv", _ROWS, (".csv",), one_matrix=True),
-    Format("tsv", _ROWS, (".tsv",), one_matrix=True),
+    Format("csv", _CELLS, (".csv",), one_matrix=True),
+    Format("tsv", _CELLS, (".tsv",), one_matrix=True),
     Format("npy", _ARRAYS, (".npy",), binary=True, one_matrix=True),
     Format("safetensors", _ARRAYS, (".safetensors",), binary=True),
     Format(

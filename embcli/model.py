@@ -7,6 +7,8 @@ verb that it runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,12 +34,12 @@ from embcli.verbs.weights import weights
 class Model(Opened):
     """Layers and the encoding of texts; make one by `seeded` or `open`.
 
-    `len(model)` is V, `model.shape` (V, D). `model[6109]` is a row, (D,) float32; `model[[1, 2]]`,
-    `model[0:5]` and `model["Every effort"]` are rows, (n, D) float32, those of a text one per
-    token: never a mean; IDs of shape (B, T) give (B, T, D). `" effort" in model` tells whether a
-    text is one token with a row. The methods take a text, several texts, or IDs; each returns a
-    frozen result, which shows itself as the command shows it. A model can be used from several
-    threads.
+    `model.shape` is (V, D): `len(model)` or `model.vocab`, and `model.dim`. `model[6109]` is a row,
+    (D,) float32; `model[[1, 2]]`, `model[0:5]` and `model["Every effort"]` are rows, (n, D)
+    float32, those of a text one per token: never a mean; IDs of shape (B, T) give (B, T, D).
+    `6109 in model` tells whether an ID has a row, `" effort" in model` whether a text is one token
+    with a row. The methods take a text, several texts, or IDs; each returns a frozen result, which
+    shows itself as the command shows it. A model can be used from several threads.
     """
 
     tokenize = tokenize
@@ -66,14 +68,27 @@ class Model(Opened):
     def __reduce__(self) -> NoReturn:
         raise TypeError("a model is not pickled or copied; open it again, or share it by threads")
 
-    def __contains__(self, text: object) -> bool:
-        if not isinstance(text, str) or not self.encoding:
-            return False
-        try:
-            ids = self.encoding.encode(text)
-        except InputError:
-            return False
-        return len(ids) == 1 and int(ids[0]) < len(self)
+    @property
+    def vocab(self) -> int:
+        """V: the rows of the token layer."""
+        return self.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """D: the embedding dimension, the columns of the token layer."""
+        return self.shape[1]
+
+    def encode(self, text: str, *, special: bool = False) -> np.ndarray:
+        """Return the token IDs of a text, (T,) int64: those of `tokenize`."""
+        return self.tokenize(text, special=special).ids
+
+    def __contains__(self, text_or_id: object) -> bool:
+        ids = [text_or_id]
+        if isinstance(text_or_id, str):
+            with suppress(InputError):
+                ids = self.encode(text_or_id).tolist()
+        number = ids[0] if len(ids) == 1 else None
+        return isinstance(number, Integral) and 0 <= int(number) < len(self)
 
     def __getitem__(
         self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray

@@ -66,7 +66,8 @@ class Records:
     order, as often as it is called. The arrays of a piece are valid until the next piece. `columns`
     are the numbers of the matrices' columns, `default` is the matrix for formats that hold one, and
     `sequences` the number of sequences. `batch` is (B, T) if the rows are the tokens of a batch,
-    which arrays have in this shape. A JSON document has `more` beside the rows.
+    which arrays have in this shape. A JSON document has `more` beside the rows. `cells` are the
+    records of formats of cells, if these have other rows.
     """
 
     run: Document
@@ -82,6 +83,7 @@ class Records:
     sequences: int = 1
     batch: tuple[int, ...] = ()
     more: Document = field(default_factory=dict)
+    cells: Records | None = None
 
     def shape(self, array: ArraySpec) -> tuple[int, ...]:
         """Return the shape of an array whose first dimension is the rows, or B and T."""

@@ -17,6 +17,7 @@ from embcli.errors import (
     InputError,
     Notes,
     OutputError,
+    RangeError,
     check_choice,
     missing_extra,
     whole_number,
@@ -70,7 +71,7 @@ _WITHOUT_BARE = ("info", "cache", "explain")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PageStyle:
-    """How a result looks on a page; raises OutputError and InputError for values out of range."""
+    """How a result looks on a page; raises InputError for values out of range."""
 
     precision: int = DEFAULT_PRECISION  # decimals
     keeps_precision: bool = False  # whether no table has fewer, so that its columns fit
@@ -80,6 +81,12 @@ class PageStyle:
     theme: Theme = "auto"  # the background; auto: the terminal's, and light in a file or notebook
     # The heading of a slide, "" for what the page is about; None for a picture of another size.
     slide: str | None = None
+
+    @property
+    def of_numbers(self) -> dict[str, Any]:
+        """The options of a matrix of numbers on a page."""
+        names = ("precision", "keeps_precision", "heat")
+        return {name: getattr(self, name) for name in names}
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
@@ -93,7 +100,7 @@ class PageStyle:
 def _check_range(name: str, value: int | None, low: int, high: int) -> None:
     if value is not None and not low <= whole_number(name, value) <= high:
         wrong = "{name} {given} is out of range; it goes from {low} to {high}"
-        raise OutputError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
+        raise RangeError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
 
 def _short_name(path: str) -> str:
@@ -169,7 +176,7 @@ class Result:
         """Return the same result with another style: `styled(heat=True, width=80)`; see PageStyle.
 
         With a heading, `styled(slide="Week 2").save("slide.png")` writes a slide of 1920 x 1080.
-        Raises OutputError and InputError for values out of range.
+        Raises InputError for values out of range.
         """
         style = replace(self.style, **changes)
         return replace(self, style=style)
@@ -271,6 +278,17 @@ class Result:
         refuse_many(records.shown, "parquet")
         return writers.table(records)
 
+    def to_pandas(self) -> Any:
+        """Return the table of `to_arrow` as a `pandas.DataFrame`.
+
+        Raises OutputError as `to_arrow` does, and without pandas.
+        """
+        table = self.to_arrow()
+        try:
+            return table.to_pandas()
+        except ImportError as error:
+            raise OutputError(f"to_pandas needs pandas: pip install pandas ({error})") from None
+
     def matrix(self, name: str) -> np.ndarray:
         """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
         import numpy as np
@@ -334,7 +352,8 @@ def chosen_format(
     file = Path(path or "")
     suffix = file.suffix.lower()
     if format:
-        name = ALIASES.get(format, format)
+        name = format.lower()
+        name = ALIASES.get(name, name)
     elif suffix in SUFFIXES:
         name = SUFFIXES[suffix]
     elif suffix and not default:
@@ -347,6 +366,9 @@ def chosen_format(
         name = default if default in known else "table"
     if name not in known:
         names = ", ".join(known)
+        if Path(name).suffix:
+            wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
+            raise OutputError(Sentence(wrong, given=name[:40]))
         raise OutputError(
             f"this result cannot be written as {name[:40]}; it can be written as {names}"
         )

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
-from embcli.errors import InputError
+from embcli.errors import InputError, RangeError
 from embcli.wording import Parameter, Sentence
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ def select(spec: Selection | None, size: int, what: str) -> np.ndarray:
 
     They are in the order of `spec`, with repetitions. A part is an index or `start:stop`, whose
     stop is excluded, as in Python; either may be omitted. None chooses all indices. `what` is
-    "row", "position" or "column". Raises InputError for a part that is malformed or out of range.
+    "row", "position" or "column". Raises InputError for a malformed part,
+    and RangeError for one that is out of range.
     """
     import numpy as np
 
@@ -52,7 +53,7 @@ def _range_of(part: str, size: int, what: str) -> range:
     match = _PART.fullmatch(part)
     if match is None or not part:
         wrong = f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100"
-        raise InputError(wrong, hint_at_range(part))
+        raise InputError(wrong, hint_at_spelling(part))
     there_are = f"there are {size:,}, from 0 to {size - 1}"
 
     start = int(match["start"] or 0)
@@ -61,23 +62,34 @@ def _range_of(part: str, size: int, what: str) -> range:
         stop = int(match["stop"] or size)
     if start >= size or stop > size:
         largest = max(start, stop - 1)
-        raise InputError(f"{what} {largest} is out of range: {there_are}")
+        raise RangeError(f"{what} {largest} is out of range: {there_are}")
     if start >= stop:
         reason = "the stop is excluded, so it must be larger than the start"
-        raise InputError(f"{what}s {part} are empty: {reason}")
+        raise RangeError(f"{what}s {part} are empty: {reason}")
     return range(start, stop)
 
 
-def hint_at_range(text: str) -> str:
-    """Return how to write a range such as `3-7` or `3..7`; empty for another text.
+_RANGE = "A range has a colon and ends before its stop: {}:{}."
+_SPELLINGS = {  # of numbers and ranges in other places, and how they are written here
+    r"([0-9]+)(?:-|\.{2,3})([0-9]+)": _RANGE,
+    r"range\(([0-9]+), *([0-9]+)\)": _RANGE,
+    r"range\(([0-9]+)\)": "A range has a colon and ends before its stop: 0:{}.",
+    r"([0-9]+)\.0*": "Write {}.",
+    r"([0-9]{1,3})_([0-9]{3})": "Write {}{}.",
+}
 
-    >>> hint_at_range("3..7")
+
+def hint_at_spelling(text: str) -> str:
+    """Return how to write a number or a range such as `3-7` or `3..7`; empty for another text.
+
+    >>> hint_at_spelling("3..7")
     'A range has a colon and ends before its stop: 3:7.'
     """
-    match = re.fullmatch(r"([0-9]+)(?:-|\.{2,3})([0-9]+)", text)
-    if match is None:
-        return ""
-    return f"A range has a colon and ends before its stop: {match[1]}:{match[2]}."
+    for spelling, hint in _SPELLINGS.items():
+        match = re.fullmatch(spelling, text)
+        if match is not None:
+            return hint.format(*match.groups())
+    return ""
 
 
 class Excerpt(NamedTuple):

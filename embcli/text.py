@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from embcli.errors import InputError, Notes
-from embcli.selection import hint_at_range
+from embcli.errors import EmbcliError, InputError, Notes
+from embcli.selection import hint_at_spelling
 from embcli.tokens import Tokens, shown
 from embcli.wording import Sentence
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
 
 _MOST_IN_RANGES = 100_000_000
+# A list of IDs, as Python, numpy and torch print it.
+_LIST = re.compile(r"(?:(?:\w+\.)?(?:tensor|array)\()?\[([^\[\]]*)\]\)?")
 _UNREADABLE = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # numpy cannot read it as an ID
 
 
@@ -62,16 +64,22 @@ def original_bytes(argument: str) -> bytes:
 def parse_ids(text: str) -> np.ndarray:
     """Return the IDs in a text, (T,) int64.
 
-    They are separated by spaces, commas or newlines, or are a JSON array. `2:5` is a range without
-    its end: 2, 3, 4. Raises InputError, with the position, for anything but whole numbers from 0
-    and ranges of them.
+    They are separated by spaces, commas or newlines, or are a list as JSON, numpy or torch has it.
+    `2:5` is a range without its end: 2, 3, 4. Raises InputError, with the position, for anything
+    but whole numbers from 0 and ranges of them.
 
-    >>> parse_ids("2, 3,5:7 1").tolist()
-    [2, 3, 5, 6, 1]
+    >>> parse_ids("2, 3,5:7 1").tolist(), parse_ids("tensor([2, 3])").tolist()
+    ([2, 3, 5, 6, 1], [2, 3])
     """
     stripped = text.strip()
-    if stripped.startswith("[") and stripped.endswith("]"):
-        stripped = stripped[1:-1]
+    listed = _LIST.fullmatch(stripped)
+    if listed is not None:
+        stripped = listed[1]
+    if re.search(r",\s*,", stripped):
+        raise InputError(f"nothing stands between two commas of the IDs {stripped[:60]!r}")
+    hint = hint_at_spelling(stripped)
+    if hint:
+        raise InputError(f"{stripped!r} is not a list of token IDs", hint)
     spaced = stripped.replace(",", " ").strip()
     if not _UNREADABLE.search(spaced):
         return np.fromstring(spaced, np.int64, sep=" ")
@@ -97,7 +105,10 @@ def _parse_id(text: str, place: int) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
         wrong = f"{text[:60]!r} at position {place:,} is not a token ID"
         reason = "IDs are whole numbers from 0, of up to 18 digits"
-        raise InputError(f"{wrong}: {reason}", hint_at_range(text))
+        hint = hint_at_spelling(text)
+        if not hint and not text[-1:].isdigit():  # such as a word of a page
+            hint = "-f ids writes IDs: embcli tokenize TEXT -f ids"
+        raise InputError(f"{wrong}: {reason}", hint)
     return int(text)
 
 
@@ -156,6 +167,8 @@ def array_of(values: Any) -> np.ndarray:
     """Return values as an array; raises InputError for lists of different lengths."""
     try:
         return np.asarray(values)
+    except EmbcliError:  # of a result that is drawn
+        raise
     except ValueError:
         lengths = [len(row) for row in values if hasattr(row, "__len__")]
         wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embcli.errors import InputError, Notes
+from embcli.errors import IdError, InputError, Notes
 from embcli.selection import Selection, select
 from embcli.wording import Sentence, counted
 
@@ -128,7 +128,7 @@ class Tokens:
 
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
-    """Raise InputError for the first ID that the encoding does not have."""
+    """Raise IdError for the first ID that the encoding does not have."""
     distinct_ids = np.unique(ids).tolist()
     unknown = [token_id for token_id in distinct_ids if encoding.token_bytes(token_id) is None]
     if not unknown:
@@ -140,11 +140,11 @@ def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     if 0 <= token_id < size:
         reason = "this ID is not used"
     where = f"ID {token_id} at position {place:,}"
-    raise InputError(f"{where} is not a token of {encoding.name}: {reason}")
+    raise IdError(f"{where} is not a token of {encoding.name}: {reason}")
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) -> None:
-    """Raise InputError for the first ID that a layer of V rows has no row for.
+    """Raise IdError for the first ID that a layer of V rows has no row for.
 
     `can_enlarge` says that the user can choose a larger V.
     """
@@ -158,9 +158,9 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     rows = f"V = {counted(vocabulary_size, 'row')}, for IDs from 0 to {vocabulary_size - 1}"
     reason = f"{missing}: the token layer has {rows}"
     if not can_enlarge or token_id < 0:
-        raise InputError(reason)
+        raise IdError(reason)
     needed = int(tokens.ids.max()) + 1
-    raise InputError(Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=needed))
+    raise IdError(Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=needed))
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:

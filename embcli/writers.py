@@ -146,7 +146,8 @@ class _Dialect(NamedTuple):
 
     def write(self, reader: _Reader, file: BinaryIO) -> None:
         """Write a line of names, then a line for each row; a matrix has a cell for each column."""
-        records = reader.records
+        records = reader.records.cells or reader.records
+        reader = _Reader(records, reader.notes)
         matrices = records.one
         no_rows: Columns = {name: [] for name in records.fields}
         names: list[str | int] = [*_in_columns(no_rows, records)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -144,6 +145,25 @@ def test_batches_are_those_of_a_plain_script(data, split, size, dim, seed):
     one = model.batch(of_ids(ids), **options, index=index, columns=columns_in_words)
     rows = expected[index].input[..., columns]
     assert_equal(one, [expected[index]._replace(input=rows)])
+
+
+def test_cells_have_a_row_for_each_pair(tmp_path):
+    text = "Every effort moves you forward, and every one of you."
+    model = embcli.seeded(dim=2)
+    batches = model.batch(text, batch_size=2, shuffle=True, all=True)
+    expected = []
+    for place, (sample, inputs, targets) in enumerate(
+        zip(batches.order, batches.inputs, batches.targets, strict=True)
+    ):
+        for position, pair in enumerate(zip(inputs, targets, strict=True)):
+            tokens = map(model.decode, pair)
+            expected.append([*map(str, (place // 2, sample, position, *pair)), *tokens])
+
+    batches.save(tmp_path / "pairs.csv")
+    with (tmp_path / "pairs.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert rows == expected
+    assert header[2:] == ["position", "input", "target", "input_token", "target_token"]
 
 
 def test_threads_take_turns_with_torchs_generator():

@@ -14,6 +14,7 @@ import regex
 from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError, Notes
+from tests.cases import cases
 
 STORY = encodings.get("words:story")
 PARTS = [
@@ -133,21 +134,7 @@ def test_bpe_learns_as_slowly_counted(alphabet, tmp_path):
         assert set(steps) <= set(expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("words1:story", "has no row for 'Zoe'"),
-        ("words:EMPTY", "no words"),
-        ("bpe:EMPTY:300", "no words"),
-        ("words:none.txt", "No such file"),
-        ("words:/dev/zero", "more than"),
-        ("words:LATIN", "not UTF-8 at byte 1"),
-        ("bpe:story", "not like bpe:story.txt:1000"),
-        ("bpe:story:255", "at least 256"),
-        ("bpe:story:²55", "at least 256"),
-        ("bpe::300", "at least 256"),
-    ],
-)
+@cases
 def test_what_makes_no_vocabulary_is_refused(name, reason, tmp_path):
     (tmp_path / "EMPTY").write_text(" \n")
     (tmp_path / "LATIN").write_bytes(b"a\xe9")

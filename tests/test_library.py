@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import io
 import pickle
@@ -30,6 +31,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.store import Store
 from embcli.verbs.cache import files as kept_files
 from embcli.verbs.info import this_machine
+from tests.cases import cases, data
 from tests.oracles import live
 from tests.snapshots import PAGES
 
@@ -56,61 +58,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Command lines, and the same in Python.
-SAME = [
-    (f"tokenize '{TEXT}'", "embcli.seeded().tokenize(TEXT)"),
-    ("tokenize 'This is it' --merges", "embcli.seeded().merges('This is it')"),
-    (
-        "tokenize 'Unbelievable 日!' --encoding gpt2 --encoding o200k_base",
-        "embcli.tokenizers('Unbelievable 日!', ['gpt2', 'o200k_base'])",
-    ),
-    (
-        "count book.txt --encoding gpt2,o200k_base --lines",
-        "embcli.count(paths='book.txt', encodings=['gpt2', 'o200k_base'], lines=True)",
-    ),
-    (f"count --text '{TEXT}'", "embcli.count(TEXT)"),
-    (f"lookup '{TEXT}' --dim 4", "embcli.seeded(dim=4).lookup(TEXT)"),
-    (
-        "lookup --ids '2 3' --vocab 6 --dim 4 --position sinusoidal --show token",
-        "embcli.seeded(vocab=6, dim=4).lookup([2, 3], position='sinusoidal', show='token')",
-    ),
-    (
-        "lookup --ids '2 3' --from model.safetensors",
-        "embcli.open('model.safetensors').lookup([2, 3])",
-    ),
-    ("weights --vocab 6 --dim 3", "embcli.seeded(vocab=6, dim=3).weights()"),
-    (
-        "positions rotary --dim 4 --context-length 3 --vocab 6",
-        "embcli.seeded(vocab=6, dim=4, context_length=3).positions('rotary')",
-    ),
-    (
-        "positions relative --dim 4 --context-length 3 --vocab 6",
-        "embcli.seeded(vocab=6, dim=4).positions('relative', context_length=3)",
-    ),
-    ("compare", "embcli.seeded(vocab=4, dim=5).compare()"),
-    ("compare --gradient", "embcli.seeded(vocab=4, dim=5).compare(gradient=True)"),
-    (
-        "compare --show embedding,linear",
-        "embcli.seeded(vocab=4, dim=5).compare(show=('embedding', 'linear'))",
-    ),
-    (
-        "batch --file book.txt --batch-size 2 --dim 3 --shuffle",
-        "embcli.seeded(dim=3).batch(BOOK, batch_size=2, shuffle=True)",
-    ),
-    (
-        "neighbors --ids 2 --vocab 60 --dim 3 -k 4",
-        "embcli.seeded(vocab=60, dim=3).neighbors([2], top=4)",
-    ),
-    ("audit --from model.safetensors", "embcli.open('model.safetensors').audit()"),
-    (
-        "diff model.safetensors tuned.safetensors",
-        "embcli.open('model.safetensors').diff(embcli.open('tuned.safetensors'))",
-    ),
-    ("info --from model.safetensors", "embcli.open('model.safetensors').info()"),
-    ("info", "this_machine()"),
-    ("explain one-hot", "embcli.explain('one-hot')"),
-    ("cache", "kept_files(Store.from_environment(Notes()))"),
-]
-same = pytest.mark.parametrize(("line", "expression"), SAME, ids=[line for line, _ in SAME])
+SAME = data(__name__)["the same in Python"]
+same = pytest.mark.parametrize(("line", "expression"), SAME.items(), ids=SAME)
 
 
 # The names that these expressions use.
@@ -132,7 +81,7 @@ def value_of(expression: str, **names: Any) -> Any:
 
 
 def test_every_command_with_a_result_is_among_these():
-    commands = {line.split()[0] for line, _ in SAME}
+    commands = {line.split()[0] for line in SAME}
     # The others have no result to save.
     assert commands | {"decode", "explore", "help", "tour"} == {*app.COMMANDS}
 
@@ -283,7 +232,7 @@ def test_only_the_result_says_that_nothing_can_be_cached(tmp_path, monkeypatch):
 def test_the_library_is_quiet_and_touches_no_signal(files, capfd):
     numbers = (signal.SIGINT, signal.SIGTERM)
     handlers = [signal.getsignal(number) for number in numbers]
-    for _, expression in SAME:
+    for expression in SAME.values():
         result = value_of(expression)
         assert str(result)
         result.save("out.svg")
@@ -445,8 +394,44 @@ def test_a_model_contains_texts_of_one_token(model):
     assert " effort" in embcli.seeded(vocab=3627, dim=2, encoding="gpt2")
     assert " effort" not in embcli.seeded(vocab=3626, dim=2, encoding="gpt2")
     assert "Every effort" not in model
-    assert 3626 not in model
     assert "" not in model
+    assert [id for id in (-1, 0, np.int64(50_256), 50_257, 2.0, (3,)) if id in model] == [0, 50_256]
+    assert model.encode(TEXT).tolist() == list(model.tokenize(TEXT))
+    assert (model.vocab, model.dim) == model.shape
+
+
+@cases
+def test_values_out_of_range_raise_what_python_raises_too(call, kind):
+    with pytest.raises(embcli.EmbcliError) as caught:
+        value_of(call, six=embcli.seeded(vocab=6, dim=3))
+    names = {each.__name__ for each in type(caught.value).__mro__}
+    assert set(kind.split()) <= names
+
+
+def test_results_are_sequences_whole_or_not_at_all(model):
+    names = ("__len__", "__iter__", "__getitem__", "shape")
+    for result in (model.tokenize(TEXT), model.lookup(TEXT), model.weights(), model.batch(BOOK)):
+        assert len({hasattr(result, name) for name in names}) == 1
+    assert model.tokenize(TEXT).shape == (4,)
+
+
+def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path))
+    assert embcli.seeded(dim=3).lookup("").input.shape == (0, 3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_data_frame_is_the_table_of_arrow(model, monkeypatch):
+    class Table:
+        def to_pandas(self):
+            return frames.pop()
+
+    frames = ["a data frame"]
+    monkeypatch.setattr(embcli.Result, "to_arrow", lambda result: Table())
+    assert model.tokenize(TEXT).to_pandas() == "a data frame"
+    monkeypatch.setattr(Table, "to_pandas", lambda table: importlib.import_module("no_pandas"))
+    with pytest.raises(embcli.OutputError, match="pip install pandas"):
+        model.tokenize(TEXT).to_pandas()
 
 
 def test_a_result_has_its_matrices_as_arrays(model):

@@ -82,6 +82,19 @@ def test_ids_from_tokenize_give_the_same_bytes_as_the_text(in_process, split, op
     assert of_ids == in_process.ok(*lookup, stdin=TEXT).out
 
 
+@cases
+def test_a_pipe_of_another_format_is_told_which_one_is_read(in_process, writes, reads, cure):
+    piped = in_process.ok(*writes.split()).out
+    assert cure in in_process.refused(*reads.split(), stdin=piped)
+
+
+def test_what_is_read_as_a_text_and_may_be_meant_otherwise_is_noted(in_process):
+    piped = in_process("lookup", "--dim", "3", stdin=b"6109 3626\n")
+    assert "embcli lookup --ids -" in piped.err
+    assert not in_process("lookup", "--dim", "3", stdin=b"6109 effort\n").err
+    assert "a switch takes no value" in in_process("compare", "--gradient", "true").err
+
+
 # --- out ------------------------------------------------------------------------------------------
 
 

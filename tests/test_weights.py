@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from embcli import encodings
 from embcli.model import Model
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
+from tests.cases import cases
 from tests.oracles import assert_same_bits, gathered, gathered_field, live
 from tests.readers import from_ndjson
 
@@ -22,6 +24,18 @@ from tests.readers import from_ndjson
 def numbers_below(count: int) -> st.SearchStrategy[list[int]]:
     """Return lists of some row or column numbers, in any order and also twice."""
     return st.lists(st.integers(0, count - 1), min_size=1, max_size=6)
+
+
+@cases
+def test_numbers_have_fewer_decimals_if_all_columns_fit_then(
+    in_process, command, decimals, columns
+):
+    page = in_process.ok(*command.split(), COLUMNS="80").text
+    numbers = re.findall(r"│ +-?\d+\.(\d+)", page)
+    assert {len(number) for number in numbers} == {decimals}
+    assert re.search(r"│ +" + " +".join(columns.split()) + "\n", page)
+    missing = 4 - decimals
+    assert (f"{missing} of 4 decimals." in page) == (missing > 0)
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))

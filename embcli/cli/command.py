@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from embcli.atomic import refuse_replacing
 from embcli.cli import groups
+from embcli.cli.console import say
 from embcli.cli.options import flag_of, formats_that_show
 from embcli.errors import OutputError
-from embcli.formats import CONTENTS, FormatName, content_of, or_list
+from embcli.formats import CONTENTS, SUFFIXES, FormatName, content_of, or_list
 from embcli.names import MATRICES, OUTPUTS
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class Command:
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)
         refuse_replacing(path, _read_by_name(options))
+        if path is not None and SUFFIXES.get(path.suffix.lower(), output.format) != output.format:
+            say(f"{name} is written as {output.format}, which --format names")
         return output
 
 

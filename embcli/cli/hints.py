@@ -17,6 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from embcli.cli.console import say
 from embcli.errors import InputError
 
 _FILE = Path(__file__).parents[1] / "data" / "hints.json"
@@ -39,19 +40,12 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
 
     first = words[0]
     quoted = shlex.quote(first[:60])
-    for_model = f"embcli info {quoted} shows a model"
-    for_file = f"{for_model}, embcli tokenize --file {quoted} a text"
-    meant = _facts()["commands"].get(first.casefold())
+    known = _facts()["commands"]
+    parts = [first.casefold(), *re.split("[-_]", first.casefold())]
+    meant = next((known[part] for part in parts if part in known), None)
 
-    is_what = "not a command"
-    if os.access(f"{first}/.", os.F_OK):
-        is_what = "a folder, not a command"
-        hint = for_model
-    elif os.access(first, os.F_OK):
-        is_what = "a file, not a command"
-        hint = for_file
-    elif re.search(r"[./][\w-]+$", first):
-        hint = for_file
+    if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
+        hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
     elif meant:
         hint = f"Did you mean embcli {meant}? embcli --help"
     elif first.casefold() in named():
@@ -61,7 +55,7 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
     else:
         text = " ".join(takewhile(lambda word: not word.startswith("-"), words))
         hint = f"For a text: embcli tokenize {shlex.quote(text[:60])}; embcli --help"
-    raise InputError(f"{first[:60]!r} is {is_what}", hint)
+    raise InputError(f"{first[:60]!r} is not a command", hint)
 
 
 def cure_of(error: Any, command: str, group: Any) -> str:
@@ -72,13 +66,25 @@ def cure_of(error: Any, command: str, group: Any) -> str:
     """
     if hasattr(error, "option_name"):
         return _cure_of_option(error, command, group)
-    text = " ".join(error.ctx.args)  # words that no argument takes
-    kind = "words"
-    if text.replace(" ", "").isdecimal():
-        kind = "numbers"
-    elif text.lower() in ("yes", "no", "true", "false", "on", "off"):
-        kind = "values of switches"
-    return _cure("extra", kind, command) if text else ""
+    words = error.ctx.args  # that no argument takes
+    return _cure("extra", _kind_of(words), command) if words else ""
+
+
+def note_on_word(word: str, kind: str) -> None:
+    """Say why a word that is read as a text, or as a file, may not be meant as one."""
+    note = _cure("typed", _kind_of([word]), "")
+    if note:
+        say(f"{word!r} is read as a {kind}: {note}")
+
+
+def _kind_of(words: Sequence[str]) -> str:
+    """Return what words are: numbers, values of switches, encodings, or words."""
+    if "".join(words).isdecimal():
+        return "numbers"
+    for kind, known in _facts()["kinds"].items():
+        if all(word.lower() in known for word in words):
+            return str(kind)
+    return "words"
 
 
 def _cure_of_option(error: Any, command: str, group: Any) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
+from embcli.cli.hints import note_on_word
 from embcli.errors import InputError
 from embcli.names import PROGRAM
 from embcli.wording import counted, in_bytes
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from embcli.verbs.count import CountInput
 
 _LONGEST_INPUT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
-_IDS = r"[0-9]+(?:[, ]+[0-9]+)*"
+_IDS = r"[0-9]+(?:[,\s]+[0-9]+)*\s*"
 
 
 def read(
@@ -54,6 +55,8 @@ def read(
     else:
         path = None if str(file) == "-" else file
         content = read_text(path, "TEXT", example)
+        if path is None and re.fullmatch(_IDS, content, re.ASCII):
+            say(f"the piped IDs are read as a text; for token IDs: {_verb(example)} --ids -")
     texts = lines_of(content) if lines else [content]
 
     returns = sum(one_text.count("\r") for one_text in texts)
@@ -91,6 +94,7 @@ def _typed_text(text: str, example: str) -> str:
 
     content = decoded(text, "TEXT")
     verb = _verb(example)
+    note_on_word(text, "text")
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
         say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
@@ -104,6 +108,8 @@ def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
     from embcli.verbs.count import CountInput
 
+    for name in files or ():
+        note_on_word(name, "file")
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
         return [CountInput.of_text(text)]

@@ -74,11 +74,12 @@ def several(encodings: list[str]) -> list[str]:
     """
     found: list[str] = []
     for word in encodings:
-        is_file = os.access(word, os.F_OK)
+        path = re.sub(r"^\w+:|:\d+$", "", word)
+        is_file = os.access(word, os.F_OK) or os.access(path, os.F_OK)
         if is_file:
             found.append(word)
         else:
-            found += word.split(",")
+            found += listed(word)
     return [str(made_from_input(name)) for name in found]
 
 

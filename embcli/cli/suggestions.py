@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # What an option does, by the parameter that a note names.
 _DO = {
     "columns": "--columns picks columns",
+    "precision": "--precision sets the decimals",
     "only": "--only picks tokens",
     "rows": "--rows picks rows",
     "top": "-k N shows more",

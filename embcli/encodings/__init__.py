@@ -81,7 +81,9 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     if path is not None:
         return _of_path(path, name, remarks)
     if name.lower() not in DEFINITIONS:
-        raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING])
+        raise _unknown_error(
+            name, [*DEFINITIONS, "words:story", "bpe:story:400", *models.MODEL_TO_ENCODING]
+        )
     return _of_tiktoken(name.lower())
 
 
@@ -134,7 +136,7 @@ def _unknown_error(name: str, known: list[str]) -> InputError:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), dict.fromkeys(known), n=3, cutoff=0.5)
-    hint = f"encodings are {', '.join(DEFINITIONS)}"
+    hint = f"encodings are {', '.join(DEFINITIONS)}, words:TEXTFILE and bpe:TEXTFILE:N"
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     return InputError(f"no encoding or model is named {name[:60]!r}; {hint}")

@@ -235,6 +235,7 @@ class OwnWords(Encoding):
 
     word = re.compile(r"\S+")  # what is a word of a text
     unknown_id: int | None = None  # of the token for other words; without it, they are errors
+    cure = ""  # what would read them
 
     def __init__(self, path: str | Path, words: list[bytes]) -> None:
         self.name = in_data(str(path))
@@ -272,7 +273,9 @@ class OwnWords(Encoding):
         others = f" and {more:,} more" if more else ""
         in_lower_case = dict.fromkeys(word.lower() for word in shown)
         known = [word for word in in_lower_case if word.encode() in self._ids]
-        hint = f"in lower case it has {_listed(known)}" if known else ""
+        hint = self.cure
+        if known and not hint:
+            hint = f"in lower case it has {_listed(known)}"
         path = str(self._path)
         return InputError(f"{path!r} has no row for {_listed(shown)}{others}", hint)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from embcli.binary import file_error
 from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
+from embcli.encodings.merging import NEVER, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, Notes
 from embcli.store import Store
@@ -36,6 +37,8 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     of at least 256.
     """
     kind, _, place = name.partition(":")
+    if "," in place:
+        raise InputError(f"{place[:60]!r} has a comma, which separates encodings; rename the file")
     if kind != "bpe":
         return WordsEncoding(name, _read(place), has_unknown=kind == "words")
     path, _, size = place.rpartition(":")
@@ -87,6 +90,8 @@ class WordsEncoding(OwnWords):
             self.unknown_id = len(words) + 1
             words += [_END_OF_TEXT, _UNKNOWN]
             self._space_before_mark = re.compile(rb"\s+([,.:;?!\"()'])")
+        else:
+            self.cure = f"words:{name.partition(':')[2]} reads other words as {_UNKNOWN}"
         super().__init__(name, [word.encode() for word in words])
 
     def decode(self, ids: np.ndarray) -> bytes:
@@ -138,7 +143,7 @@ class Pieces:
         self._counts: Counter[tuple[bytes, bytes]] = Counter()
         self._places: defaultdict[tuple[bytes, bytes], set[int]] = defaultdict(set)
         for place in range(len(self._parts)):
-            self._add(place)
+            self._count(place, 1)
 
     def learn(self, count: int) -> Iterator[bytes]:
         """Yield up to `count` tokens, each of the most frequent pair, and merge this pair.
@@ -152,9 +157,9 @@ class Pieces:
             pairs = [pair for pair, amount in self._counts.items() if amount == highest]
             pair = min(pairs, key=self._first_place)
             for place in sorted(self._places[pair]):
-                self._remove(place)
-                self._parts[place] = _merged(self._parts[place], pair)
-                self._add(place)
+                self._count(place, -1)
+                self._parts[place], _ = merge(self._parts[place], _only(pair))
+                self._count(place, 1)
             del self._counts[pair]
             yield b"".join(pair)
 
@@ -163,26 +168,16 @@ class Pieces:
         place = min(self._places[pair])
         return place, [*pairwise(self._parts[place])].index(pair)
 
-    def _add(self, place: int) -> None:
+    def _count(self, place: int, times: int) -> None:
+        """Count the pairs of a piece, or take them away if `times` is -1."""
         for pair in pairwise(self._parts[place]):
-            self._counts[pair] += self._occurrences[place]
-            self._places[pair].add(place)
-
-    def _remove(self, place: int) -> None:
-        for pair in pairwise(self._parts[place]):
-            self._counts[pair] -= self._occurrences[place]
-            self._places[pair].discard(place)
+            self._counts[pair] += times * self._occurrences[place]
+            if times > 0:
+                self._places[pair].add(place)
+            else:
+                self._places[pair].discard(place)
 
 
-def _merged(parts: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
-    """Return the parts of a piece in which a pair is merged, from left to right."""
-    merged = []
-    place = 0
-    while place < len(parts):
-        if tuple(parts[place : place + 2]) == pair:
-            merged.append(b"".join(pair))
-            place += 2
-        else:
-            merged.append(parts[place])
-            place += 1
-    return merged
+def _only(pair: tuple[bytes, bytes]) -> Priority:
+    """Return the priority by which only this pair is merged."""
+    return lambda left, right: 0 if (left, right) == pair else NEVER

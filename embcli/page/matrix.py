@@ -7,7 +7,7 @@ table. Pages of all verbs use it for numbers in columns, and NumberFormat for nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, repeat
 
@@ -25,6 +25,7 @@ from embcli.selection import Excerpt
 from embcli.wording import in_line
 
 _LARGEST_FIXED = 1e6  # Larger numbers, and this one, have an exponent.
+_FEWEST_DECIMALS = 2  # of numbers that have fewer so that all columns fit
 _DOTS = Text("…", STYLES["dim"])
 
 
@@ -71,6 +72,7 @@ class Matrix(Strips):
     row_styles: Sequence[str] = ()
     heat: bool = False
     every: bool = False
+    keeps_precision: bool = True  # or numbers have fewer decimals if all columns fit then
     rows_left_out: str = ""  # in words, for the same sentence
     rows_parameter: str = ""  # the parameter that chooses rows, if there is one
     has_notes: bool = False  # whether notes of the page follow, apart by a blank line
@@ -78,22 +80,32 @@ class Matrix(Strips):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         columns_left_out = ""
+        fewer_decimals = 0
         if self.heat:
             yield from super().__rich_console__(console, options)
-        elif self.every and not self.fits(width):
-            yield from self._tables(width)
         else:
-            labels, excerpt = self._excerpt(width)
-            yield self._table(labels, excerpt.places, excerpt.gaps)
-            if self.column:
-                columns_left_out = omission(excerpt, self.column, self.numbers)
+            matrix = self._fitting(width)
+            if self.every and not matrix.fits(width):
+                yield from self._tables(width)
+            else:
+                labels, excerpt = matrix._excerpt(width)
+                yield matrix._table(labels, excerpt.places, excerpt.gaps)
+                if self.column:
+                    columns_left_out = omission(excerpt, self.column, self.numbers)
+            fewer_decimals = self.precision - matrix.precision
 
         parameters = []
         if self.rows_left_out and self.rows_parameter:
             parameters.append(self.rows_parameter)
-        if self.column == "column":
+        decimals_left_out = ""
+        if fewer_decimals:
+            decimals_left_out = f"{fewer_decimals} of {self.precision} decimals"
+            parameters.append("precision")
+        elif self.column == "column":
             parameters.append("columns")
-        note = left_out(self.rows_left_out, columns_left_out, parameters=parameters)
+        note = left_out(
+            self.rows_left_out, columns_left_out, decimals_left_out, parameters=parameters
+        )
         if note is not None or self.has_notes:
             yield ""
         if note is not None:
@@ -106,6 +118,18 @@ class Matrix(Strips):
         labels, excerpt = self._excerpt(width)
         table = self._table(labels, excerpt.places, excerpt.gaps)
         return Measurement.get(console, options, table)
+
+    def _fitting(self, width: int) -> Matrix:
+        """Return the matrix with as many decimals as leave room for all columns, at least two.
+
+        It is the same one if they do not fit even then.
+        """
+        matrix = self
+        while not matrix.fits(width):
+            if self.keeps_precision or matrix.precision <= _FEWEST_DECIMALS:
+                return self
+            matrix = replace(matrix, precision=matrix.precision - 1)
+        return matrix
 
     def fits(self, width: int) -> bool:
         """Return whether all columns fit, if tokens are shortened."""

@@ -82,7 +82,13 @@ class SeededSource:
         layers: dict[str, Layer] = {}
         build: Mapping[str, str] = {}
         for name, ids in wanted.items():
-            layer = self._kept(name) or self._drawn(name, ids, remarks)
+            layer: Layer
+            if ids is not None and not ids.size:  # Nobody sees a row.
+                layer = KeptLayer(
+                    np.broadcast_to(np.float32(0), self.seeded.shape(name)), this_build()
+                )
+            else:
+                layer = self._kept(name) or self._drawn(name, ids, remarks)
             layers[name] = layer
             build = build or layer.build
         shapes = {name: layer.shape for name, layer in layers.items()}

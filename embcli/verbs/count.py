@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.atomic import opened_files
 from embcli.encodings import Encoding, get_several
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, Notes, RangeError
 from embcli.names import DEFAULT_ENCODING, __version__
 from embcli.records import FieldType, Names, NumbersBy, Piece, Records
 from embcli.result import Result
@@ -92,10 +92,10 @@ class Counting:
     binary: int = 0  # files in folders
 
     def __post_init__(self) -> None:
-        """Raise InputError for a limit below 0, and for an encoding that cannot split a text."""
+        """Raise RangeError for a limit below 0, and for an encoding that cannot split a text."""
         if self.fail_above is not None and self.fail_above < 0:
             wrong = "{fail_above} must be at least 0, not {given:,}"
-            raise InputError(Sentence(wrong, given=self.fail_above))
+            raise RangeError(Sentence(wrong, given=self.fail_above))
         for encoding in self.encodings:
             encoding.encode("", self.special)
         tokens = {encoding.name: 0 for encoding in self.encodings}

@@ -12,15 +12,15 @@ from functools import cached_property
 
 import numpy as np
 
-from embcli.errors import InputError, whole_number
+from embcli.errors import InputError, RangeError, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, Names, Records, in_pieces, run_of
+from embcli.records import ArraySpec, Columns, FieldType, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import Selection, select
-from embcli.tokens import Tokens, check_ids
+from embcli.tokens import Tokens, check_ids, token_text
 from embcli.verbs.batch.windows import Draws, Windows, loader_draws
 from embcli.wording import Sentence, counted
 
@@ -118,9 +118,29 @@ class Batches(Result, verb="batch"):
             },
             columns=tuple(self.columns.tolist()),
             default="input",
+            cells=self._cells(),
         )
 
-    def _values(self, places: np.ndarray, names: Names) -> dict[str, np.ndarray]:
+    def _cells(self) -> Records:
+        """Return a row for each position of these samples: the input and the target."""
+        numbers = ("batch", "sample", "position", "input", "target")
+        fields: dict[str, FieldType] = dict.fromkeys(numbers, int)
+        if self.tokens.encoding is not None:
+            fields |= dict.fromkeys(("input_token", "target_token"), str)
+        rows = len(self._places) * self.windows.max_length
+        return Records({}, "positions", rows, fields, in_pieces(rows, len(fields), self._pairs))
+
+    def _pairs(self, index: np.ndarray, names: Names) -> Columns:
+        position = index % self.windows.max_length
+        values = self._values(index // self.windows.max_length, ())
+        values["position"] = position
+        for name in ("input", "target"):
+            ids = values[f"{name}s"][np.arange(len(index)), position]
+            values[name] = ids
+            values[f"{name}_token"] = list(map(token_text, self.tokens.bytes_of(ids)))
+        return values
+
+    def _values(self, places: np.ndarray, names: Names) -> Columns:
         samples = self.order[places]
         ids = self.ids(samples)
         values = {
@@ -189,7 +209,7 @@ def batch(
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
-        raise InputError(Sentence(wrong, length=max_length, rows=position_rows))
+        raise RangeError(Sentence(wrong, length=max_length, rows=position_rows))
     check_ids(tokens, vocabulary_size)
 
     stop = count if all else first + 1
@@ -231,6 +251,7 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
         size = windows.batch_size
         raise InputError(Sentence(wrong, samples=samples_in_words, length=length, size=size))
     if not 0 <= index < count:
-        verb = "is" if count == 1 else "are"
-        wrong = "{index} {given} is not a batch: there {verb} {count:,}, counted from 0"
-        raise InputError(Sentence(wrong, given=str(index)[:20], verb=verb, count=count))
+        wrong = "{index} {given} is not a batch: there are {count:,}, counted from 0"
+        if count == 1:
+            wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
+        raise RangeError(Sentence(wrong, given=str(index)[:20], count=count))

@@ -313,8 +313,7 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
         [Values(lines, "input")],
         batches.columns,
         sorted(gaps),
-        precision=batches.style.precision,
-        heat=batches.style.heat,
+        **batches.style.of_numbers,
         rows_left_out=" and ".join(filter(None, missing)),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.errors import InputError, Notes, whole_number
+from embcli.errors import Notes, RangeError, whole_number
 from embcli.layer import Layers, shape_of
 from embcli.seeded_layers.build import loading_torch
 from embcli.seeded_layers.source import SeededSource
@@ -23,7 +23,7 @@ from embcli.wording import Parameter, Sentence
 class Windows:
     """How a text is cut into samples, and samples into batches.
 
-    Raises InputError for a number out of range.
+    Raises RangeError for a number out of range.
     """
 
     batch_size: int  # B
@@ -38,7 +38,7 @@ class Windows:
             object.__setattr__(self, name, value)  # torch's loader takes none of numpy's
             if not 1 <= value < 2**31:
                 wrong = "{name} must be at least 1 and below 2**31, not {value}"
-                raise InputError(Sentence(wrong, name=Parameter(name), value=str(value)[:20]))
+                raise RangeError(Sentence(wrong, name=Parameter(name), value=str(value)[:20]))
 
     def samples(self, tokens: int) -> int:
         """Return the number of samples, each of which takes T tokens and the next one.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.errors import InputError, check_choice, check_number, refuse_too_large
+from embcli.errors import RangeError, check_choice, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
 from embcli.layer import shape_of
 from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
@@ -140,7 +140,7 @@ def compare(
         check_number("learning_rate", learning_rate)
         if not 0 <= learning_rate <= float(np.finfo(np.float32).max):
             wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
-            raise InputError(Sentence(wrong, rate=learning_rate))
+            raise RangeError(Sentence(wrong, rate=learning_rate))
     shape = shape_of(source, "token")
     if seed is None:
         seed = DEFAULT_SEED if source.origin.seed is None else source.origin.seed

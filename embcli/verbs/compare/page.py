@@ -195,8 +195,7 @@ def _matrix(
 ) -> Matrix:
     """Return a matrix of all D columns in the style of the page; the options are Matrix's own."""
     columns = np.arange(blocks[0].values.shape[1])
-    style = comparison.style
-    return Matrix(labels, blocks, columns, precision=style.precision, heat=style.heat, **options)
+    return Matrix(labels, blocks, columns, **comparison.style.of_numbers, **options)
 
 
 def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:

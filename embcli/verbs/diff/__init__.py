@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Notes, check_choice, check_top
+from embcli.errors import InputError, Notes, RangeError, check_choice, check_top
 from embcli.layer import Layers, Origin, shape_of
 from embcli.names import SHOWN_ROWS, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
@@ -213,7 +213,7 @@ def diff(
     check_choice("layer", layer, get_args(TokenLayer))
     check_top(top)
     if not 0 <= atol < math.inf:
-        raise InputError(Sentence("{atol} must be at least 0 and finite, not {given}", given=atol))
+        raise RangeError(Sentence("{atol} must be at least 0 and finite, not {given}", given=atol))
 
     notes = model.notes.begun(other.notes)
     compared: TokenLayer = layer or "token"

@@ -64,9 +64,6 @@ class Lookup(Result, verb="lookup"):
         ids: np.ndarray = self.tokens.ids[self.chosen].astype(np.int64)
         return ids
 
-    def __len__(self) -> int:
-        return len(self.chosen)
-
     def _columns_of(self, name: str) -> np.ndarray:
         """Return the columns of a matrix that are shown, (columns,) int64."""
         recipe = self.plan.recipe
@@ -259,11 +256,13 @@ def lookup(
 def _joined_kind(name: str) -> JoinedKind:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
     kind: JoinedKind = kind_named(name)
+    if kind in JOINED_KINDS:
+        return kind
     hint = ""
     if kind in KINDS:
         hint = "Rotary and relative positions are not added to a token row; "
         hint += "embcli positions rotary shows them"
-    check_choice("position", kind, JOINED_KINDS, hint)
+    check_choice("position", name, JOINED_KINDS, hint)
     return kind
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embcli.binary import quoted
-from embcli.errors import InputError, Notes, whole_number
+from embcli.errors import InputError, Notes, RangeError, whole_number
 from embcli.layer import Source
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, in_words
@@ -146,7 +146,7 @@ def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
         raise InputError(Sentence(wrong, kind=plan.kind))
     if not 0 <= whole_number("trace", trace) < len(tokens):
         wrong = "{trace} {given} is not one of {tokens}, counted from 0"
-        raise InputError(Sentence(wrong, given=trace, tokens=counted(len(tokens), "token")))
+        raise RangeError(Sentence(wrong, given=trace, tokens=counted(len(tokens), "token")))
 
 
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")

@@ -123,7 +123,8 @@ def vectors_in_array(data: bytes, name: str) -> np.ndarray:
             array = numpy_format.read_array(io.BytesIO(data), allow_pickle=False)
             return array.astype(np.float32, casting="same_kind")
     except (TypeError, ValueError) as error:
-        raise InputError(f"cannot read {name}: {error}") from None
+        hint = "-f npy writes vectors: embcli lookup TEXT -f npy"
+        raise InputError(f"cannot read {name}: {error}", hint) from None
 
 
 def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:

@@ -6,8 +6,8 @@ user chose, and only the first 16 positions if nobody chose which.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -44,10 +44,6 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             lines_elsewhere = len(heading) + len(notes) + 2 * len(views) + _LINES_BELOW
             lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // len(views)
         matrix = _drawn(table, view, most_rows, lines)
-        if table.is_similarity and not table.style.keeps_precision:
-            # So that all columns fit, if possible.
-            while matrix.precision > 2 and not matrix.fits(options.max_width):
-                matrix = replace(matrix, precision=matrix.precision - 1)
         yield matrix
     if notes:
         yield ""
@@ -60,7 +56,9 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     if table.is_long:
         which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.model_positions.length:,}"
     if not table.is_similarity:
-        yield title(f"{table.model_positions.kind.capitalize()} {which}, {shown.size}")
+        yield title(
+            f"{table.model_positions.kind.capitalize()} {which}, {shown.size}: {_parameters(table)}"
+        )
         yield safe_text(shown.formula)
         return
     name = "Cosines" if table.metric == "cosine" else "Dot products"
@@ -71,6 +69,14 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     yield safe_text(shown.meaning)
     if table.model_positions.kind == "rotary":
         yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_ids[0]}.")
+
+
+def _parameters(table: PositionTable) -> str:
+    """Return in words how many numbers of these positions training can change."""
+    count = 0
+    if "position" in table.layers:
+        count = math.prod(table.layers["position"].shape)
+    return counted(count, "parameter")
 
 
 def _views(table: PositionTable) -> list[PositionMatrix]:
@@ -121,8 +127,7 @@ def _drawn(
         [Values(values)],
         view.columns,
         excerpt.gaps,
-        precision=table.style.precision,
-        heat=table.style.heat,
+        **table.style.of_numbers,
         every=table._columns_chosen,
         lines=lines,
         square=table.is_similarity,

@@ -24,8 +24,8 @@ from embcli.tokens import Tokens, check_known
 class Tokenization(Result, verb="tokenize"):
     """The tokens of texts, or of IDs, which have no text but that of their tokens.
 
-    As a sequence it has their IDs: `len(result)` is T, `result[0]` the first ID, and `list(result)`
-    are all of them. `list(result.tokens)` are the tokens as text.
+    As a sequence it has their IDs: `len(result)` is T, `result.shape` (T,), `result[0]` the first
+    ID, and `list(result)` are all of them. `list(result.tokens)` are the tokens as text.
     """
 
     tokens: Tokens
@@ -41,6 +41,11 @@ class Tokenization(Result, verb="tokenize"):
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(T,), the shape of the IDs."""
+        return self.ids.shape
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tokens.ids.tolist())
