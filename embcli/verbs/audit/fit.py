@@ -6,11 +6,13 @@ None reads a row of tokens. `check_sizes` is for a model without files, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
-from embcli.encodings.encoding import UnknownTokenizerError
+from embcli.binary import quoted
+from embcli.encodings.encoding import OwnWords, UnknownTokenizerError
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
@@ -18,7 +20,7 @@ from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, rows_in_words
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names, rows_in_words
 from embcli.wording import counted
 
 # How the names of classes end that write text.
@@ -198,3 +200,19 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     if shared:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
         yield Finding("remark", "special-ids", 1, text)
+
+
+def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+    """Check that no word of word vectors has several rows."""
+    words = checkpoint.tensors.own_words()
+    if not isinstance(words, OwnWords):
+        return
+    counts = Counter(map(words.token_bytes, range(words.vocabulary_size)))
+    repeated = [word for word, count in counts.items() if word and count > 1]
+    if repeated:
+        names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
+        number = counted(len(repeated), "word")
+        text = (
+            f"{number} with several rows, of which a text gets the first: {first_names(names, 5)}"
+        )
+        yield Finding("remark", "fit", len(repeated), text)
