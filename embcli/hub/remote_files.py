@@ -1,8 +1,7 @@
 """The files of a model on the hub, behind the interface of files on disk.
 
 A model is read at one commit. Its small files go into the local cache, so that the rest of embcli
-finds them beside the weights. Ranges of the weights are read by requests, and stay in memory; the
-first bytes of a file, its header, are kept for later runs.
+finds them beside the weights. Ranges of the weights are read by requests, and stay in memory.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,7 +22,6 @@ from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
 from embcli.hub.local import TOKENIZERS, Preference, module_folders
 from embcli.hub.session import Request, Session, hub
-from embcli.store import Store
 from embcli.wording import in_bytes
 
 _FIRST = 1 << 17  # bytes of the first request, which hold most headers
@@ -188,11 +185,10 @@ class RemoteBinary(Binary):
         self.name = folder.location(name)
         self.size = folder.sizes[name]
         self._url = folder.url_of(name)
-        self._store = Store.from_environment(folder.notes)
         self._pieces: list[tuple[range, bytes]] = []  # what has been read
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a header, which is read ahead, and kept for later runs.
+        """Return up to `length` bytes of a header, which is read ahead.
 
         As much is read as stands before it: a longer header takes few requests.
         """
@@ -204,16 +200,7 @@ class RemoteBinary(Binary):
             return known
         ahead = max(len(byte_range), _FIRST, offset)
         read_ahead = range(offset, min(offset + ahead, self.size))
-        key = sha256(f"{self._url} {read_ahead}".encode()).hexdigest()
-        name = f"header-{key[:32]}.npy"
-        kept = self._store.read(name, (len(read_ahead),), np.uint8) if self._store else None
-        if kept is not None:
-            data = kept.tobytes()
-        else:
-            (data,) = self.folder.session.fetch([self._request(read_ahead)])
-            if self._store:
-                array = np.frombuffer(data, np.uint8)
-                self._store.write(name, array.shape, [array], self.folder.notes, np.uint8)
+        (data,) = self.folder.session.fetch([self._request(read_ahead)])
         self._pieces.append((read_ahead, data))
         return data[: len(byte_range)]
 
