@@ -324,14 +324,14 @@ def test_why_nothing_is_asked(monkeypatch):
     assert why_not() == ""
 
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert failure() == why_not() == "pip install 'embcli[transformers]'"
+    assert why_not() == "pip install 'embcli[transformers]'"
 
     recorded.install(monkeypatch, (3, 10))
-    assert failure() == why_not() == "needs Python 3.11"
+    assert why_not() == "needs Python 3.11"
 
     recorded.install(monkeypatch)
     monkeypatch.setenv("EMBCLI_ASK", "0")
-    assert failure() == why_not() == "EMBCLI_ASK is 0"
+    assert why_not() == "EMBCLI_ASK is 0"
 
     monkeypatch.setenv("EMBCLI_ASK", "1")
     assert why_not() == ""

@@ -13,8 +13,8 @@ from threading import Thread
 
 import orjson
 
-from embcli.asked.kept import facts_in, kept_answer
-from embcli.asked.process import Facts, NotAskedError, ask
+from embcli.asked.kept import kept_answer
+from embcli.asked.process import Facts, NotAskedError, answer, facts_in
 from embcli.errors import Notes
 
 TensorSize = tuple[str, Sequence[int]]  # a dtype, as torch names it, and a shape
@@ -54,21 +54,21 @@ def question(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> F
     `tensors` has the dtype and the shape of each tensor of its files, by name. Without an answer
     the result raises NotAskedError.
     """
-    answer: Future[ModelFacts] = Future()
+    facts: Future[ModelFacts] = Future()
 
     def asked() -> Facts:
-        return ask("weights", folder=str(folder.absolute()), tensors=tensors)
+        return answer("weights", folder=str(folder.absolute()), tensors=tensors)
 
     def answered() -> None:
         try:
             described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
-            answer.set_result(kept_answer("weights", described, asked, _parsed, notes))
+            facts.set_result(kept_answer("weights", described, asked, _parsed, notes))
         except Exception as error:  # Somebody waits for the answer.
-            answer.set_exception(NotAskedError(str(error)))
+            facts.set_exception(NotAskedError(str(error)))
 
     Thread(target=answered, daemon=True).start()
-    return answer
+    return facts
 
 
-def _parsed(answer: bytes) -> ModelFacts:
-    return ModelFacts(**facts_in(answer))
+def _parsed(data: bytes) -> ModelFacts:
+    return ModelFacts(**facts_in(orjson.loads(data)))
