@@ -344,14 +344,6 @@ def test_of_a_matrix_in_several_tensors_each_is_read_once(hub):
         assert len(asked) <= header + tensors[name] + (name == "org/q4_k"), name
 
 
-def test_pages_read_few_rows_of_a_large_matrix(hub, llama):
-    page = succeeded(hub.run("weights", "--from", llama))
-    assert "128,256" in page.out
-    page = succeeded(hub.run("info", llama))
-    assert "another tensor (not tied)" in page.out
-    assert weights_read(hub) <= 1_000_000
-
-
 def test_what_is_said_of_a_copied_head_names_the_rows_that_were_compared(hub, tmp_path):
     rows = matrix()
     tensors = {"model.embed_tokens.weight": rows, "lm_head.weight": rows}
