@@ -25,7 +25,6 @@ from embcli.hub.session import Request, Session, hub
 from embcli.wording import in_bytes
 
 _FIRST = 1 << 17  # bytes of the first request, which hold most headers
-_GAP = 1 << 14  # bytes between ranges that are read faster than another request is answered
 _PART = 1 << 23  # bytes of a request for a part of a matrix
 _SMALL = 50_000_000  # bytes; longer files are not downloaded
 # The files that are downloaded beside tokenizers: an index, and settings.
@@ -195,30 +194,21 @@ class RemoteBinary(Binary):
         byte_range = range(offset, min(offset + length, self.size))
         if not byte_range:
             return b""
-        known = self._known(byte_range)
-        if known is not None:
-            return known
-        ahead = max(len(byte_range), _FIRST, offset)
-        read_ahead = range(offset, min(offset + ahead, self.size))
-        (data,) = self.folder.session.fetch([self._request(read_ahead)])
-        self._pieces.append((read_ahead, data))
-        return data[: len(byte_range)]
+        if self._known(byte_range) is None:
+            ahead = max(len(byte_range), _FIRST, offset)
+            read_ahead = range(offset, min(offset + ahead, self.size))
+            (data,) = self.folder.session.fetch([self._request(read_ahead)])
+            self._pieces.append((read_ahead, data))
+        return self._known(byte_range) or b""
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        """Fill an array with ranges of bytes; ranges that are near each other are one request.
+        """Fill an array with ranges of bytes, each of which is one request.
 
         They stay in memory: a result can ask for the same rows for each of its matrices.
         """
         pairs = zip(offsets, lengths, strict=True)
         byte_ranges = [range(offset, offset + length) for offset, length in pairs if length]
-        missing: list[range] = []
-        for byte_range in byte_ranges:
-            if self._known(byte_range) is not None:
-                continue
-            if missing and 0 <= byte_range.start - missing[-1].stop < _GAP:
-                missing[-1] = range(missing[-1].start, byte_range.stop)
-            else:
-                missing.append(byte_range)
+        missing = [byte_range for byte_range in byte_ranges if self._known(byte_range) is None]
         self._pieces += zip(missing, self._fetch(missing), strict=True)
 
         unfilled = buffer.reshape(-1).view(np.uint8).data
