@@ -1,15 +1,13 @@
 """Which tensors of a folder the class of config.json finds, and which it ties.
 
-The question is asked beside other work; transformers opens no file of weights for the answer.
+transformers opens no file of weights for the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 
 import orjson
 
@@ -48,26 +46,20 @@ class ModelFacts:
         return self.ties.get(self.head, self.head) == self.ties.get(self.token, self.token)
 
 
-def question(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> Future[ModelFacts]:
-    """Ask about a folder's weights, which is answered while something else is done.
+def facts_of(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> ModelFacts:
+    """Return what the class makes of a folder's weights; raises NotAskedError without an answer.
 
-    `tensors` has the dtype and the shape of each tensor of its files, by name. Without an answer
-    the result raises NotAskedError.
+    `tensors` has the dtype and the shape of each tensor of its files, by name.
     """
-    facts: Future[ModelFacts] = Future()
 
     def asked() -> Facts:
         return answer("weights", folder=str(folder.absolute()), tensors=tensors)
 
-    def answered() -> None:
-        try:
-            described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
-            facts.set_result(kept_answer("weights", described, asked, _parsed, notes))
-        except Exception as error:  # Somebody waits for the answer.
-            facts.set_exception(NotAskedError(str(error)))
-
-    Thread(target=answered, daemon=True).start()
-    return facts
+    try:
+        described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
+        return kept_answer("weights", described, asked, _parsed, notes)
+    except Exception as error:  # An audit goes on without an answer, whatever the reason.
+        raise NotAskedError(str(error)) from None
 
 
 def _parsed(data: bytes) -> ModelFacts:
