@@ -75,13 +75,6 @@ def key() -> str:
     return file_name("token", Seeded(6, 3), this_build())
 
 
-def test_the_key_names_torch_and_is_the_same_on_one_machine(machine):
-    first = key()
-
-    assert "torch-2.12.0+aa" in first
-    assert key() == first
-
-
 Change = Callable[[Path, pytest.MonkeyPatch], object]
 CHANGES: dict[str, Change] = {
     "another torch": lambda folder, _: torch_of(folder, VERSION.replace("2.12", "2.13")),

@@ -176,19 +176,17 @@ def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
 
 
 def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
-    """Return the tokens of samples, (n, T + 1): the last target after all or some inputs.
+    """Return the tokens of samples, (n, T + 1): the last target after all inputs or the first.
 
     There are none without room for these.
     """
     whole = []
     short = []
-    shortest = []
     for sample in ids:
         *inputs, target = map(shown, batches.tokens.bytes_of(sample))
         whole.append(f"{' '.join(inputs)} → {target}")
         short.append(f"{inputs[0]} … → {target}")
-        shortest.append(f"… → {target}")
-    for words in (whole, short, shortest):
+    for words in (whole, short):
         if max(map(cell_len, words)) <= room:
             return words
     return []
