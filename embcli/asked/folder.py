@@ -57,4 +57,6 @@ def _described(folder: Path) -> Iterator[bytes]:
 
 @lru_cache(2)
 def _parsed(data: bytes) -> AskedTokenizer:
-    return AskedTokenizer(**facts_in(orjson.loads(data)))
+    found = orjson.loads(data)
+    facts = facts_in(found)
+    return AskedTokenizer(**facts)

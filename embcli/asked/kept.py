@@ -38,8 +38,10 @@ def kept_answer(
     reason = why_not()
     if reason:
         raise NotAskedError(reason)
-    digest = sha256(Path(__file__).with_name("child.py").read_bytes())
-    digest.update(" ".join(_installed()).encode())
+    child = Path(__file__).with_name("child.py")
+    digest = sha256(child.read_bytes())
+    versions = " ".join(_installed())
+    digest.update(versions.encode())
     for data in described:
         digest.update(f" {len(data)} ".encode())
         digest.update(data)

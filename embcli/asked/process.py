@@ -118,7 +118,8 @@ class _Child:
         """Return the answer to a question; raises NotAskedError without one."""
         try:
             self._send(question)
-            found: Facts = orjson.loads(self._answers.get(timeout=SECONDS))
+            line = self._answers.get(timeout=SECONDS)
+            found: Facts = orjson.loads(line)
         except BaseException as error:  # A late answer must not be taken for the next one.
             self.end()
             if isinstance(error, Empty):

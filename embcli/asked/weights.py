@@ -56,11 +56,14 @@ def facts_of(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> M
         return answer("weights", folder=str(folder.absolute()), tensors=tensors)
 
     try:
-        described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
+        config = (folder / "config.json").read_bytes()
+        described = [config, orjson.dumps(tensors)]
         return kept_answer("weights", described, asked, _parsed, notes)
     except Exception as error:  # An audit goes on without an answer, whatever the reason.
         raise NotAskedError(str(error)) from None
 
 
 def _parsed(data: bytes) -> ModelFacts:
-    return ModelFacts(**facts_in(orjson.loads(data)))
+    found = orjson.loads(data)
+    facts = facts_in(found)
+    return ModelFacts(**facts)

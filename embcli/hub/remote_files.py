@@ -213,8 +213,9 @@ class RemoteBinary(Binary):
 
         unfilled = buffer.reshape(-1).view(np.uint8).data
         for byte_range in byte_ranges:
-            unfilled[: len(byte_range)] = self._known(byte_range) or b""
-            unfilled = unfilled[len(byte_range) :]
+            length = len(byte_range)
+            unfilled[:length] = self._known(byte_range) or b""
+            unfilled = unfilled[length:]
 
     def load(self, byte_range: range, what: str) -> None:
         if self._known(byte_range) is not None:

@@ -119,7 +119,9 @@ def _scores(
     match metric:
         case "cosine":
             products = (rows * query).sum(axis=1)
-            cosines = products / np.sqrt(squared_lengths * np.square(query).sum())
+            squared_length = np.square(query).sum()
+            lengths = np.sqrt(squared_lengths * squared_length)
+            cosines = products / lengths
             scores = cosines.clip(-1, 1)
         case "dot":
             scores = (rows * query).sum(axis=1)

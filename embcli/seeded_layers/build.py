@@ -45,10 +45,11 @@ def this_build() -> Build:
             if line.startswith((b"flags", b"Features")):
                 flags = line
                 break
+    forced = os.environ.get("ATEN_CPU_CAPABILITY", "")
     return Build(
         torch=torch,
         machine=platform.machine(),
-        cpu=f"{zlib.crc32(flags):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}",
+        cpu=f"{zlib.crc32(flags):08x}{forced}",
         libc=f"{library}-{version}" if library else platform.release(),
         version=torch.rpartition("+")[0] or torch,
         capability=_capability(flags),

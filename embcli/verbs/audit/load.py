@@ -90,9 +90,10 @@ class Loading:
         tensors = checkpoint.tensors
         try:
             sizes = {each.name: (each.dtype, each.shape) for each in tensors.in_files()}
-            return cls(facts_of(tensors.path.parent, sizes, notes))
+            facts = facts_of(tensors.path.parent, sizes, notes)
         except (InputError, NotAskedError) as error:
             return cls(not_asked=str(error))
+        return cls(facts)
 
     @property
     def in_words(self) -> str:

@@ -195,11 +195,13 @@ def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
 def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions: int) -> int:
     """Return the cells that labels, and inputs and targets at some positions, leave of a line."""
     columns = ids.shape[1] - 1
-    cell = len(str(max(int(ids.max()), columns - 1)))  # The widest header is the last position.
+    largest = max(int(ids.max()), columns - 1)
+    cell = len(str(largest))  # The widest header is the last position.
     block = 3 + positions * (cell + GAP)
     if positions < columns:
         block += 1 + GAP  # dots
-    return width - least_width(labels, 0) - GAP - 2 * block
+    taken = least_width(labels, 0) + GAP
+    return width - taken - 2 * block
 
 
 # --- the picture of the windows ---
