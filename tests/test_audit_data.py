@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -60,29 +59,3 @@ def test_parquet_has_the_ids_of_each_finding(in_process):
     rows = parquet.read_table("findings.parquet").to_pylist()
     findings = embcli.open("model.safetensors").audit().findings
     assert rows == [finding.document() for finding in findings]
-
-
-@pytest.mark.parametrize(("chosen", "ids"), [("all", [*range(SIZE)]), ("2:4,9", [2, 3, 9])])
-def test_rows_are_written_if_they_are_asked_for(in_process, chosen, ids):
-    table = list(csv.DictReader(io.StringIO(data_of(in_process, "-f", "csv", "--rows", chosen))))
-
-    assert [int(row["id"]) for row in table] == ids
-    faults = {int(row["id"]): row["fault"] for row in table if row["fault"]}
-    assert faults == {2: "zero", 3: "non-finite"}
-    norms = embcli.open("model.safetensors").audit().main.norms[ids]
-    assert [float(row["norm"] or "nan") for row in table] == pytest.approx(norms, nan_ok=True)
-
-
-def test_a_document_has_findings_and_the_rows_that_are_asked_for(in_process):
-    without = json.loads(data_of(in_process, "-f", "json"))
-    with_rows = json.loads(data_of(in_process, "-f", "json", "--rows", "all"))
-
-    assert "rows" not in without
-    assert without["findings"] == with_rows["findings"]
-    assert len(with_rows["rows"]) == SIZE
-    assert without["audit"] == with_rows["audit"]
-
-
-def test_rows_that_are_not_there_are_refused(in_process):
-    assert "out of range" in in_process.refused("audit", "model.safetensors", "--rows", "12")
-    assert "does not choose" in in_process.refused("audit", "model.safetensors", "--rows", "al")

@@ -148,7 +148,7 @@ def test_small_moves_do_not_cancel_out(dtype):
         np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
 
 
-def test_zeros_and_nan_that_differ_only_in_bits_are_equal_and_the_page_says_so():
+def test_zeros_and_nan_that_differ_only_in_bits_are_equal():
     matrix = vectors(6)
     matrix[1, 1] = 0
     matrix[2, 2] = np.nan
@@ -167,14 +167,9 @@ def test_zeros_and_nan_that_differ_only_in_bits_are_equal_and_the_page_says_so()
     assert found.changed.tolist() == [3, 5, 4], "non-finite rows come first"
     assert np.isnan(found.cosine_distances[3:]).all()
     assert found.distances[4] == 3
-    assert found.quantiles(found.distances)[0] == 3
-    assert found.other_bits == 2
-    assert "3 equal, 3 changed; equal in value, not in bits (such as 0.0 and -0.0): 2" in str(found)
 
     found = compared("base.safetensors", saved("wide.safetensors", other, torch.float64))
     assert found.counts["equal"] == 3
-    assert found.other_bits == 0
-    assert "in bits" not in str(found)
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
@@ -201,8 +196,6 @@ def test_matrices_are_compared_by_value(left, right):
     assert found.equal[EQUAL].all()
     np.testing.assert_allclose(found.distances, moves, rtol=1e-12)
     assert np.diff(found.distances[found.changed]).max() <= 0
-    median = np.median(moves[is_changed])
-    assert found.quantiles(found.distances)[3] == pytest.approx(median, rel=1e-12)
 
 
 @cases
@@ -354,7 +347,7 @@ def test_arrays_of_other_shapes_differ_though_their_rows_are_equal(shape, other_
         assert found._why_no == words
         run = in_process("diff", "base.npy", "tuned.npy")
         assert run.status == 1
-        assert f"The arrays differ; {words}\n" in run.text
+        assert f"The matrices differ; {words}\n" in run.text
         document = document_of(in_process, "diff", "base.npy", "tuned.npy")
         assert document["run"]["base"]["shapes"] == {"token": base}
         assert document["run"]["tuned"]["shapes"] == {"token": tuned}
@@ -372,12 +365,10 @@ def test_decimals_are_as_exact_as_the_array_they_are_compared_with(in_process):
     np.save("base.npy", double)
     assert in_process("diff", "base.npy", "tuned.csv").status == 1
     np.savetxt("base.csv", double, delimiter=",")
-    found = compared("base.csv", "tuned.csv")
-    assert not found.different
-    assert found.other_bits == 0
+    assert not compared("base.csv", "tuned.csv").different
 
 
-def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process):
+def test_the_largest_difference_of_a_row_is_named(in_process):
     matrix = vectors().astype(np.float64)
     tuned = matrix.copy()
     tuned[[3, 7], [5, 23]] -= [2, 1e-3]
@@ -398,10 +389,8 @@ def test_the_largest_difference_of_a_row_is_named_with_its_column(in_process):
     differences[13, 2] = np.nan  # It is not finite.
     differences[15, 4] = 0  # Both are the same infinity.
     assert np.array_equal(found.largest_differences, differences.max(axis=1), equal_nan=True)
-    assert found.columns[[3, 7, 9, 11, 13, 15]].tolist() == [5, 23, 1, 6, 2, 7]
     rows = document_of(in_process, "diff", "base.npy", "tuned.npy")["rows"]
     assert rows[7]["largest_difference"] == differences[7, 23]
-    assert rows[7]["column"] == 23
 
 
 def test_a_page_names_as_many_rows_as_are_asked_for(in_process, snapshot):
@@ -461,33 +450,16 @@ def test_seeded_models_are_compared_too(snapshot):
     snapshot("diff/seeded.txt", str(found))
 
 
-def test_a_head_that_only_one_model_has_is_a_difference(in_process):
+def test_heads_that_are_not_compared_are_named(in_process):
     token = torch.from_numpy(vectors())
-    heads = {
-        "headless": {},
-        "headed": {"lm_head.weight": token + 1},
-        "copied": {"lm_head.weight": token.clone()},
-    }
-    for name, head in heads.items():
-        folder = Path(name)
-        folder.mkdir()
-        settings = '{"model_type": "llama", "tie_word_embeddings": false}'
-        (folder / "config.json").write_text(settings)
-        save_file({"model.embed_tokens.weight": token} | head, folder / "model.safetensors")
-    save_file({"embed_tokens.weight": token}, "part.safetensors")
+    names = {"tied": "other.weight", "own": "lm_head.weight", "packed": "lm_head.qweight"}
+    for name, head in names.items():
+        rows = torch.ones(3, 300).int() if name == "packed" else token + 1
+        save_file({"embed_tokens.weight": token, head: rows}, f"{name}.safetensors")
 
-    for pair, owner in ((("headed", "headless"), "BASE"), (("headless", "headed"), "TUNED")):
-        run = in_process("diff", *pair)
-        assert run.status == 1
-        assert f"; only {owner} has an output head of its own" in run.text
-        document = document_of(in_process, "diff", *pair)["diff"]
-        assert document["lone_head"] == owner
-        assert document["different"]
-    for other in ("copied", "part.safetensors"):
-        assert in_process("diff", "headless" if other == "copied" else "headed", other).status == 0
-    assert in_process("diff", "headed", "headless", "--layer", "token").status == 0
-    packed = {"model.embed_tokens.weight": token, "lm_head.qweight": torch.ones(3, 300).int()}
-    save_file(packed, "headless/model.safetensors")
-    run = in_process("diff", "headed", "headless")
+    run = in_process("diff", "tied.safetensors", "own.safetensors")
+    assert run.status == 0
+    assert "; 1 other tensor not compared" in run.text
+    run = in_process("diff", "own.safetensors", "packed.safetensors")
     assert run.status == 0
     assert "the output heads are not compared: " in run.err

@@ -19,6 +19,7 @@ from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.verbs import explain as glossary
+from tests.cases import cases
 from tests.transcripts import on_a_small_screen
 
 ENTRIES = glossary.entries()
@@ -66,7 +67,7 @@ def entry_of(name: str) -> glossary.Entry:
 
 
 def test_each_example_runs(models, in_process):
-    others = [entry_of("chapter"), entry_of("questions")]  # Their examples run below.
+    others = [entry_of("questions")]  # Its examples run below.
     lines = {line for entry in ENTRIES if entry not in others for line in examples_of(entry)}
     assert len(lines) > 40
     for line in lines:
@@ -110,6 +111,11 @@ def test_the_figures_of_the_entries_are_true():
     assert "12345 as 123 and 45" in entry_of("piece").text
     assert [len(gpt2.encode(text)) for text in ("Hello", "hello", " hello")] == [1, 1, 1]
 
+    o200k = TiktokenEncoding("o200k_base").tiktoken
+    tokens = len(o200k.token_byte_values()) + len(o200k.special_tokens_set)
+    of_o200k = f"{o200k.n_vocab:,} for o200k_base, which has {tokens:,} tokens"
+    assert of_o200k in entry_of("V").text
+
     one_hot = round(1_024 * 50_257 * 4 / 1e6)
     assert f"of 1,024 tokens of gpt2, {one_hot} MB" in entry_of("one-hot").text
 
@@ -119,6 +125,16 @@ def test_the_first_number_of_a_seeded_layer_is_the_one_of_the_entry(shape):
     torch.manual_seed(123)
     first = torch.nn.Embedding(*shape).weight[0, 0].item()
     assert f"the first number is {first:.4f} in all layers of 16" in entry_of("seed").text
+
+
+def test_another_number_of_rows_leaves_the_numbers_that_the_entry_names():
+    numbers = []
+    for rows in (6, 7):
+        torch.manual_seed(123)
+        numbers.append(torch.nn.Embedding(rows, 3).weight.flatten()[:18])
+    equal = torch.eq(*numbers).nonzero().flatten().tolist()
+    assert equal == [0, 1, *range(5, 10), *range(13, 18)]
+    assert "in the numbers 0, 1, 5 to 9 and 13 to 17" in entry_of("other rows").text
 
 
 @pytest.mark.parametrize("word", ["numbers of the book", "chapter"])
@@ -161,73 +177,9 @@ def test_words_after_each_other_are_one_word(in_process):
     assert apart == in_process.ok("explain", "input embedding").text
 
 
-ASKED = {
-    "<|endoftext|>": "special token",
-    "LoRA merged": "LoRA",
-    "RoPE": "rotary",
-    "SGD": "gradient",
-    "[UNK]": "unknown token",
-    "absolute positional embeddings": "position",
-    "absolute": "learned",
-    "attention": "block",
-    "bag": "bag of tokens",
-    "bare": "pictures",
-    "batch size": "B",
-    "context window": "C",
-    "corpus": "corpus",
-    "decoder": "encoder",
-    "dim": "D",
-    "dimension": "D",
-    "drop_last": "incomplete batch",
-    "emoji": "bytes",
-    "encoder": "encoder",
-    "explain models": "checkpoint",
-    "feature": "D",
-    "first": "compare",
-    "input-target pairs": "sample",
-    "king - man + woman": "analogy",
-    "loss": "loss",
-    "max_length": "T",
-    "mean norm": "norm",
-    "model_type": "recipe",
-    "models": "checkpoint",
-    "one-hot encoding": "one-hot",
-    "out of vocabulary": "unknown token",
-    "padding_idx": "padding token",
-    "positional embedding": "position",
-    "positional encoding": "position",
-    "semantic similarity": "neighbors",
-    "shared weight": "weight matrix",
-    "shared": "compare",
-    "shift": "target",
-    "temperature": "later chapters",
-    "tensor": "tensor",
-    "tie_word_embeddings": "tied",
-    "transformer": "block",
-    "unit length": "analogy",
-    "vector": "row",
-    "weights tying": "tied",
-    "parameter": "parameter",
-    "number of parameters": "parameter",
-    "step": "step",
-    "samples": "sample",
-    "dropped": "dropped",
-    "Left out": "left out",
-    "upright": "upright",
-    "difference between encoder and decoder": "encoder",
-    "what is attention?": "block",
-    "why is a sample dropped": "dropped",
-    "is an embedding just a linear layer?": "linear layer",
-    "why are the numbers random": "seed",
-    "learned vs sinusoidal": "kinds of positions",
-    "rotary or learned positions?": "kinds of positions",
-    "why does a word split": "byte pair encoding",
-    "word order": "position",
-}
-
-
-def test_words_that_readers_ask_for_find_their_entry():
-    assert {asked: entry_of(asked).word for asked in ASKED} == ASKED
+@cases
+def test_a_word_that_readers_ask_for_finds_its_entry(asked, word):
+    assert entry_of(asked).word == word
 
 
 def test_completion_offers_the_words(in_process):
@@ -322,7 +274,7 @@ PAGES = (
     "positions sinusoidal --similarity --context-length 4",
     "positions rotary --dim 4 --context-length 4",
     "neighbors --ids 2 --vocab 6 --dim 3",
-    "audit --vocab 99 --dim 8 --rows all",
+    "audit base.npy --encoding gpt2",
     "diff base.npy tuned.npy",
     "info --from gpt2",
 )

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
@@ -171,7 +170,8 @@ def test_tensors_that_change_all_token_rows_are_finite(name, in_process):
 
     assert audit.broken == (("non-finite",) if name else ())
     assert audit.not_checked == ()
-    assert (f"{name} has non-finite values" in in_process("audit", "m").text) == bool(name)
+    text = f"1 other tensor with NaN or infinite values: {name}"
+    assert (text in in_process("audit", "m").text) == bool(name)
 
 
 # --- the output head ------------------------------------------------------------------------------
@@ -259,51 +259,6 @@ def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(in_process, is_
     assert "Sound" not in in_process("audit", "m").text
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["lm_head.bias", "cls.predictions.bias", "cls.predictions.decoder.bias", "final_logits_bias"],
-)
-@pytest.mark.parametrize(
-    ("size", "value", "is_broken"),
-    [
-        (ROWS, 1, False),
-        (ROWS, np.nan, True),
-        (ROWS, -np.inf, True),
-        (ROWS - 1, 1, True),
-        (ROWS + 1, 1, True),
-        (ROWS + 1, np.nan, True),
-    ],
-)
-@pytest.mark.parametrize("has_head", [True, False])
-def test_the_bias_of_the_head_is_a_finite_number_for_each_row(
-    name, size, value, is_broken, has_head, in_process
-):
-    bias = np.ones(size, np.float32)
-    bias[-1] = value
-    if name == "final_logits_bias":
-        bias = bias[None]
-    tensors = {"model.embed_tokens.weight": vectors(1), name: bias}
-    if has_head:
-        tensors["lm_head.weight"] = vectors(2)
-    save_file(tensors, "m/model.safetensors")
-    write_json("config.json", **config(tie_word_embeddings=not has_head))
-    is_head = size != ROWS
-    kinds = {"head": is_head, "non-finite": not np.isfinite(value)}
-    assert {*audited().broken} == {kind for kind, is_found in kinds.items() if is_found}
-    assert (name in in_process("audit", "m").text) == is_broken
-
-
-@pytest.mark.parametrize("names", [["bias"], ["bias", "decoder.bias"]])
-def test_a_bias_with_two_names_is_one_fault(names):
-    bias = torch.zeros(ROWS - 1)
-    tensors = {"bert.embeddings.word_embeddings.weight": torch.from_numpy(vectors(1))}
-    for name in names:
-        tensors[f"cls.predictions.{name}"] = bias
-    Path("m/model.safetensors").unlink()
-    torch.save(tensors, "m/pytorch_model.bin")
-    assert audited().faults["head"] == 1
-
-
 @pytest.mark.parametrize("is_tied", [True, False, None])
 def test_a_page_says_what_config_json_states_of_a_head(is_tied, in_process):
     write_tensors(vectors(1))
@@ -312,14 +267,6 @@ def test_a_page_says_what_config_json_states_of_a_head(is_tied, in_process):
     page = " ".join(in_process("audit", "m").text.split())
     assert f"none in the file{stated if is_tied is not None else ''} candidates" in page
     assert audited().is_sound
-
-
-def test_the_bias_of_a_head_with_rows_of_its_own_fits_the_head():
-    token = vectors(1, ROWS + 8)
-    bias = np.ones(ROWS, np.float32)
-    tensors = {"model.embed_tokens.weight": token, "lm_head.weight": vectors(2)}
-    save_file({**tensors, "lm_head.bias": bias}, "m/model.safetensors")
-    assert not audited().broken
 
 
 def test_all_shards_are_whole(in_process):
@@ -495,7 +442,7 @@ def test_all_ids_of_a_gguf_file_need_rows(role, token_id, found):
 
 def gguf(vocab_size: int | None = None, **arrays: list[Any]) -> Audit:
     """Return the audit of a GGUF file of five tokens, with these arrays of its tokenizer."""
-    writer = GGUFWriter("m.gguf", "llama")
+    writer = GGUFWriter("m.gguf", "mamba")
     if vocab_size is not None:
         writer.add_vocab_size(vocab_size)
     writer.add_tokenizer_model("llama")

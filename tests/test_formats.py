@@ -218,7 +218,6 @@ def nan_as_none(row: Row) -> Row:
     [
         "neighbors --ids 2,3 --lines --dim 3 --vocab 6 -k 3",
         'neighbors "Every effort" --dim 8',
-        "audit base.npy --rows all",
         "diff base.npy tuned.npy --encoding gpt2",
     ],
 )

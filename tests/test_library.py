@@ -530,12 +530,10 @@ def test_rows_and_columns_are_chosen_by_a_text_or_by_indices():
 
     chosen = model.weights(rows=range(3), columns=[3, 0]).token
     added = model.positions(rows=np.arange(2), columns=1).position
-    audited = model.audit(rows=np.array([5, 0])).rows
     neighbors = model.neighbors([1], rows=[2, 4])
 
     assert np.array_equal(chosen, model[0:3][:, [3, 0]])
     assert np.array_equal(added, model.lookup([0, 0], columns=(1,)).position)
-    assert audited.tolist() == [5, 0]
     assert sorted(neighbors.ids) == [2, 4]
 
 

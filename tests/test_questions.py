@@ -14,7 +14,8 @@ from embcli.verbs import explain as glossary
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
 # "later" were written when the search had been made, "fresh" ones before their answers were seen;
 # "held out" and "unseen" ones were measured before an entry was written for any of them. "heard"
-# ones were asked by readers who did not find an answer, or found it in a list. Those
+# ones were asked by readers who did not find an answer, or found it in a list; "whole sentences"
+# were invented before their answers were seen, and then found by words that entries got. Those
 # "elsewhere" are about something else: no word answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 ELSEWHERE = [*ASKED.pop("elsewhere")]

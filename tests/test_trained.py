@@ -101,6 +101,15 @@ def test_the_mean_of_the_pieces_of_a_name_is_a_remark():
     assert found(audit, "untrained") == [("remark", (*NEW,))]
 
 
+def test_rows_of_old_tokens_that_are_the_mean_of_all_look_untrained():
+    old = trained()
+    old[[7, 9]] = np.delete(old, [7, 9], axis=0).mean(axis=0)
+    audit = audited(old, words_with_names())
+    assert found(audit, "untrained") == [("finding", (7, 9))]
+    (text,) = [each.text for each in audit.findings if each.kind == "untrained"]
+    assert text.startswith("2 tokens look untrained: rows 7, 9 of the token matrix")
+
+
 # --- rows as initialised --------------------------------------------------------------------------
 
 
@@ -140,6 +149,22 @@ def test_a_row_with_one_large_value_is_an_outlier():
     matrix[50, 3] = 150
     assert found(audited(matrix), "outliers") == [("finding", (50,))]
     assert audited(trained()).is_sound
+
+
+@pytest.mark.parametrize(
+    ("factor", "is_finding"), [(1, False), (10, False), (100, True), (1e-6, True)]
+)
+def test_values_far_larger_or_smaller_than_the_model_draws_are_a_finding(factor, is_finding):
+    """Those of `trained` are 50 to 70 times as large."""
+    found_rows = found(audited(trained() * np.float32(factor)), "outliers")
+    assert found_rows == ([("finding", ())] if is_finding else [])
+
+
+@pytest.mark.parametrize(("copies", "level"), [(9, "remark"), (10, "finding")])
+def test_many_tokens_with_the_row_of_another_are_a_finding(copies, level):
+    matrix = trained()
+    matrix[100 : 100 + copies] = matrix[:copies]
+    assert found(audited(matrix, words_with_names()), "equal") == [(level, ())]
 
 
 def test_a_zero_row_of_learned_positions_is_an_alarm():

@@ -663,10 +663,6 @@ def audit(
             autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
         ),
     ] = None,
-    rows: Annotated[
-        str | None,
-        option("Output", "Data of rows in place of findings: all, or 0:5,100.", "--rows ROWS"),
-    ] = None,
     top: o.TopOfEach = names.SHOWN_ROWS,
 ) -> Any:
     """Show what looks unusual in a token matrix.
@@ -689,7 +685,7 @@ def audit(
             "audit needs a model, such as embcli audit model.safetensors; "
             "--vocab, --dim or --seed audit a seeded layer"
         )
-    return verb.audit(model.opened(named), layer=layer, fail_on=fail_on, rows=rows, top=top)
+    return verb.audit(model.opened(named), layer=layer, fail_on=fail_on, top=top)
 
 
 @command("Matrices and models", view=BARE)
@@ -709,8 +705,6 @@ def diff(
     atol: Annotated[
         float, option("View", "Rows whose values differ by at most X are equal.", "X")
     ] = 0.0,
-    rows: o.Rows = None,
-    match: o.Match = None,
     text: Annotated[
         Path | None, option("View", "Compare the IDs of the text in a file, too.", "--file PATH")
     ] = None,
@@ -733,7 +727,7 @@ def diff(
     options = {"encoding": encoding, "tensor": tensor}
     words = None if text is None else read_text(text, "--file", "embcli diff")
     if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
-        return _diff_of_vocabularies((base, tuned), options, match, top, words)
+        return _diff_of_vocabularies((base, tuned), options, top, words)
     notes = PrintedNotes()  # are those of both models
     base_model = opened(options, base, notes)
     tuned_model = opened(options, tuned, notes)
@@ -745,8 +739,6 @@ def diff(
         layer=layer,
         tokens=tokens,
         atol=atol,
-        rows=rows,
-        match=match,
         text=words,
         top=top,
     )
@@ -760,7 +752,7 @@ def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
 
 
 def _diff_of_vocabularies(
-    paths: tuple[str, str], options: Options, match: str | None, top: int, text: str | None
+    paths: tuple[str, str], options: Options, top: int, text: str | None
 ) -> Any:
     """Compare the tokens of two tokenizers, of which one can be that of a model."""
     from embcli import encodings
@@ -774,7 +766,7 @@ def _diff_of_vocabularies(
         else:
             found.append(vocabulary(opened(options, path, notes)))
     base, tuned = found
-    return compare_tokens(base, tuned, match, top, notes, text)
+    return compare_tokens(base, tuned, top, notes, text)
 
 
 @command("Matrices and models")
@@ -867,7 +859,7 @@ def explain(
     embcli explain one-hot
 
     # a field of the data formats
-    embcli explain equal_to
+    embcli explain l2_distance
 
     # a question, in words of yours
     embcli explain sinusoidal vs learned

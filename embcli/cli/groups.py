@@ -163,7 +163,15 @@ class PositionsModel(ModelOptions):
 class ComparedModel(FileOptions):
     """A model on disk, or a layer of a seed that is as large as the IDs need it."""
 
-    vocab: o.Vocab = None
+    vocab: Annotated[
+        int | None,
+        option(
+            "Model",
+            "Rows of the token layer.",
+            "V",
+            default="largest ID + 1; of text, the encoding's",
+        ),
+    ] = None
     dim: Annotated[
         int | None,
         option(

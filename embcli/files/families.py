@@ -68,14 +68,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "head",  # RWKV, minGPT
     ),
 }
-# The names of what is added to the scores that the head gives to all tokens.
-HEAD_BIASES = (
-    "lm_head.bias lm_head.decoder.bias "  # Phi, GPT-J, RoBERTa
-    "cls.predictions.bias cls.predictions.decoder.bias "  # BERT
-    "predictions.bias predictions.decoder.bias "  # ALBERT
-    "generator_lm_head.bias vocab_projector.bias "  # ELECTRA, DistilBERT
-    "final_logits_bias"  # BART, Marian
-)
 # What follows a name; the last three are those of packed matrices.
 SUFFIXES = ("", ".weight", ".embedding", ".qweight", ".weight_packed", ".W_q")
 

@@ -104,22 +104,20 @@ def _part_names(binary: Binary, header: GgufHeader) -> list[str]:
 
 
 def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
-    """Return the tensors of a file in the order of their bytes, which must not overlap."""
+    """Return the tensors of a file in their order, in which their bytes follow each other."""
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise binary.file_error(f"its alignment is {alignment!r}, which is not a power of two")
     data_start = -(-header.end // alignment) * alignment
-    by_offset = sorted(header.tensors, key=lambda tensor: tensor.offset)
-    next_starts = [data_start + tensor.offset for tensor in by_offset[1:]]
-    next_starts.append(binary.size)
+    next_offsets = [tensor.offset for tensor in header.tensors[1:]]
+    next_offsets.append(binary.size - data_start)
 
     tensors: list[Tensor] = []
-    end = data_start
-    for place, described in enumerate(by_offset):
+    offset = 0
+    for described, next_offset in zip(header.tensors, next_offsets, strict=False):
         start = data_start + described.offset
-        available = max(next_starts[place] - start, 0)
-        tensor = _tensor(binary, described, start, available)
-        if described.offset % alignment or start < end:
+        tensor = _tensor(binary, described, start, max(next_offset - described.offset, 0))
+        if described.offset != offset:
             raise binary.file_error(
                 f"tensor {quoted(described.name)} begins at byte {start:,}, "
                 "where no tensor can begin"
@@ -130,6 +128,7 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
                 f"it is cut off: tensor {quoted(described.name)} "
                 f"ends at byte {end:,} of {binary.size:,}"
             )
+        offset = -(-(end - data_start) // alignment) * alignment
         tensors.append(tensor)
     return tensors
 
@@ -139,7 +138,8 @@ def _tensor(binary: Binary, described: GgufTensor, start: int, available: int) -
     name = described.name
     shape = described.shape
     if described.kind not in TYPES:
-        return Tensor(name, shape, f"type {described.kind}", available, binary, start)
+        dtype = f"type {described.kind}"
+        return Tensor(name, shape, dtype, available, binary, start, unreadable="an unknown type")
 
     dtype, values, block_size = TYPES[described.kind]
     columns = shape[-1] if shape else 1

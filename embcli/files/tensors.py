@@ -6,6 +6,7 @@ then as few bytes as possible are read, and widened to float32.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -233,14 +234,17 @@ class Tensors(Mapping[str, Tensor]):
         return tensor.matrix(tensor)
 
     def array(self, name: str) -> np.ndarray:
-        """Return a whole vector or matrix as float32; raises InputError for another tensor."""
+        """Return a whole tensor as float32; raises InputError if it cannot be read."""
         tensor = self[name]
-        if len(tensor.shape) != 1:
+        if tensor.unreadable:
+            raise tensor.unreadable_error()
+        if len(tensor.shape) == 2 or len(tensor.strides or ()) > 2:
             return self.layer(name).whole()
-        # A vector is read as a matrix of one row.
+        # It is read as a matrix, a vector as one of one row.
+        *sizes, dim = tensor.shape or (1,)
         strides = (0, *tensor.strides) if tensor.strides else ()
-        row = replace(tensor, shape=(1, *tensor.shape), strides=strides)
-        return row.matrix(row).rows(np.arange(1)).ravel()
+        rows = replace(tensor, shape=(math.prod(sizes), dim), strides=strides)
+        return rows.matrix(rows).whole().reshape(tensor.shape)
 
 
 def runs(ids: np.ndarray, gap: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Statistics of the rows of a matrix in float64: norms and their order, quantiles, covariance.
+"""Statistics of the rows of a matrix in float64: norms and their order, quantiles.
 
 `audit`, `diff`, `weights` and the search use them. All read a layer in blocks, so that it can be
 larger than memory.
@@ -58,47 +58,6 @@ def quantiles(values: np.ndarray) -> tuple[float, ...]:
     if not len(finite):
         return ()
     return tuple(np.quantile(finite, QUANTILES_AT).tolist())
-
-
-class Covariance:
-    """The mean and the covariance of rows that are added in blocks.
-
-    Sums are of differences from an origin near the mean, that of the first rows, to keep all
-    digits.
-    """
-
-    def __init__(self, dim: int) -> None:
-        self.count = 0
-        self._origin = np.zeros(dim)
-        self._sum = np.zeros(dim)
-        self._products = np.zeros((dim, dim))
-
-    def add(self, rows: np.ndarray) -> None:
-        """Add rows, (n, D) float64; the array stays as it is."""
-        if not self.count and len(rows):
-            self._origin = rows.mean(axis=0)
-        differences = rows - self._origin
-        self._sum += differences.sum(axis=0)
-        self._products += differences.T @ differences
-        self.count += len(rows)
-
-    def mean(self) -> np.ndarray:
-        return self._origin + self._sum / max(self.count, 1)
-
-    def matrix(self) -> np.ndarray:
-        """Return the covariance, (D, D), divided by n - 1.
-
-        It is 0 for a column that varies only by rounding.
-        """
-        mean_difference = self._sum / max(self.count, 1)
-        products = self._products - np.outer(self._sum, mean_difference)
-        matrix: np.ndarray = products / max(self.count - 1, 1)
-
-        rounding = 2.0**-50  # that of a column's mean; different float32 values differ by far more
-        is_constant = np.diagonal(matrix) <= np.square(rounding * self._origin)
-        matrix[is_constant] = 0
-        matrix[:, is_constant] = 0
-        return matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,12 +50,15 @@ def origin_in_words(origin: Origin, layer: str) -> str:
     return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
 
 
-def origin_lines(origin: Origin) -> Iterator[Note]:
-    """Yield the guesses about a checkpoint, or that seeded rows are random."""
+def origin_lines(origin: Origin, other_rows: str = "") -> Iterator[Note]:
+    """Yield the guesses about a checkpoint, or that seeded rows are random.
+
+    `other_rows` says why they are not those of another command.
+    """
     for reason in dict.fromkeys(origin.guesses.values()):
         yield guess(reason)
     if origin.is_seeded:
-        yield Note(f"Untrained: random rows of seed {origin.seed}.", "path")
+        yield Note(f"Untrained: random rows of seed {origin.seed}{other_rows}.", "path")
 
 
 def guess(reason: str) -> Note:

@@ -21,5 +21,5 @@ def learned(layers: Layers, columns: np.ndarray, metric: Similarity) -> ShownPos
         formula = "The model's own position layer: row p is added to the token row."
         meaning = "As in the file: rows that point in similar directions have a cosine near 1."
         if metric == "dot":
-            meaning = "As in the file: a dot product is large for similar rows, and for long ones."
+            meaning = "As in the file: a dot product is large for long rows that point alike."
     return added_rows(layer.rows, layer.shape[1], columns, metric, formula, meaning)

@@ -132,9 +132,8 @@ def _entry_page(entry: Entry) -> RenderResult:
 
     from embcli.page import Drawing, safe_text, title
 
-    heading = title(entry.word)
     other_names = f" ({', '.join(entry.also)})" if entry.also else ""
-    yield heading.append_text(safe_text(other_names, "not bold dim"))
+    yield title(entry.word).append_text(safe_text(other_names, "not bold dim"))
     for block in entry.blocks:
         if block.kind == "prose":
             yield safe_text(block.text)
@@ -228,8 +227,7 @@ def _likeness(asked: Set[str], entry: Entry) -> float:
     size = _size(asked)
     of_phrases = []
     for phrase in entry.phrases:
-        common = _size(asked & phrase)
-        of_phrases.append(2 * common / (size + _size(phrase)))
+        of_phrases.append(2 * _size(asked & phrase) / (size + _size(phrase)))
     of_words = _size(asked & entry.stems) / size
     return (1 - _OF_WORDS) * max(of_phrases) + _OF_WORDS * of_words
 
@@ -270,8 +268,10 @@ def _not_explained(word: str) -> InputError:
     wrong = "{word} {given!r} is not explained, and no entry is near it"
     if near:
         wrong = "{word} {given!r} is not explained; the nearest: {nearest}"
-    hint = "embcli explain lists all words, embcli explain questions common questions"
-    return InputError(Sentence(wrong, given=word, nearest=", ".join(near)), hint)
+    return InputError(
+        Sentence(wrong, given=word, nearest=", ".join(near)),
+        "embcli explain lists all words, embcli explain questions common questions",
+    )
 
 
 @cache

@@ -119,7 +119,9 @@ class Fault:
     word: str = ""  # what an audit's sentence has
     tokens: dict[int, str] = field(default_factory=dict)
     kinds: dict[int, int] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)  # more rows of a matrix than tokens
+    rows: dict[str, int | None] = field(
+        default_factory=dict
+    )  # more rows of a tensor; None: it is missing
     text: str = ""  # what is split otherwise than in the healthy file
 
     def vocabulary(self) -> Vocabulary:
@@ -133,6 +135,9 @@ NO_MERGES = "cannot find tokenizer merges"
 NO_PRE = "missing pre-tokenizer type"
 UNKNOWN_PRE = "unknown pre-tokenizer type: 'mine'"
 SHAPE = "has wrong shape"
+NOT_FOUND = "not found"
+NO_ROPE: Keys = {"llama.rope.dimension_count": None}
+NO_KEY = "key not found in model"
 REPEATED = "id_to_token.size() == token_to_id.size()"
 BAD_ID = "bad special token: 'tokenizer.ggml."
 OVERRIDDEN = "was not control-type"
@@ -152,11 +157,34 @@ REFUSED = {
     "another pre": Fault("gpt2", {"pre": "mine"}, UNKNOWN_PRE, "'mine' was unknown"),
     "another pre, whitespace": Fault("whitespace", {"pre": "mine"}, UNKNOWN_PRE, "'mine'"),
     "another pre, hybriddna": Fault("hybriddna", {"pre": "mine"}, UNKNOWN_PRE, "'mine'"),
-    "more rows": Fault("gpt2", {}, SHAPE, f"{TOKEN} has 267 rows", rows={TOKEN: 4, HEAD: 4}),
-    "a row more": Fault("bert", {}, SHAPE, f"{TOKEN} has 108 rows", rows={TOKEN: 1, HEAD: 1}),
-    "fewer rows": Fault("llama", {}, SHAPE, f"{TOKEN} has 263 rows", rows={TOKEN: -1, HEAD: -1}),
-    "a head with more rows": Fault("t5", {}, SHAPE, f"{HEAD} has 262 rows", rows={HEAD: 2}),
-    "a head with fewer rows": Fault("t5", {}, SHAPE, f"{HEAD} has 259 rows", rows={HEAD: -1}),
+    "more rows": Fault("gpt2", {}, SHAPE, f"{TOKEN}. .* has 267 where", rows={TOKEN: 4, HEAD: 4}),
+    "a row more": Fault("bert", {}, SHAPE, f"{TOKEN}. .* has 108 where", rows={TOKEN: 1, HEAD: 1}),
+    "fewer rows": Fault(
+        "llama", {}, SHAPE, f"{TOKEN}. .* has 263 where", rows={TOKEN: -1, HEAD: -1}
+    ),
+    "a head with more rows": Fault("t5", {}, SHAPE, f"{HEAD}. .* has 262 where", rows={HEAD: 2}),
+    "a head with fewer rows": Fault("t5", {}, SHAPE, f"{HEAD}. .* has 259 where", rows={HEAD: -1}),
+    "no norm": Fault(
+        "gpt2", {}, NOT_FOUND, "output_norm.*missing", rows={"output_norm.weight": None}
+    ),
+    "no keys": Fault(
+        "llama", {}, NOT_FOUND, "0.attn_k.*missing", rows={"blk.0.attn_k.weight": None}
+    ),
+    "no second block": Fault("gpt2", {"llama.block_count": 2}, NOT_FOUND, "blk.1.*missing"),
+    "a tensor more": Fault("gpt2", {}, "number of tensors", "foo.*expected", rows={"foo": 3}),
+    "a row more in a block": Fault("gpt2", {}, SHAPE, "65 where", rows={"blk.0.ffn_up.weight": 1}),
+    "another dimension": Fault(
+        "gpt2", NO_ROPE | {"llama.embedding_length": 64}, SHAPE, "32 where .* 64"
+    ),
+    "three heads": Fault("gpt2", NO_ROPE | {"llama.attention.head_count": 3}, SHAPE, "32 where"),
+    "no context": Fault(
+        "gpt2", {"llama.context_length": None}, NO_KEY, "context_length is missing"
+    ),
+    "no blocks": Fault("gpt2", {"llama.block_count": None}, NO_KEY, "block_count is missing"),
+    "no epsilon": Fault(
+        "gpt2", {"llama.attention.layer_norm_rms_epsilon": None}, NO_KEY, "epsilon is missing"
+    ),
+    "another class": Fault("gpt2", {"general.architecture": "mine"}, "unknown model", "'mine'"),
     "equal tokens": Fault("gpt2", {}, REPEATED, "same token: 'th'", tokens={-1: "th", 262: "th"}),
     "equal tokens, llama": Fault("llama", {}, REPEATED, "'▁the'", tokens={260: "▁the"}),
     "equal tokens, bert": Fault("bert", {}, REPEATED, "'▁the'", tokens={105: "▁the"}),
@@ -231,25 +259,30 @@ FAULTS = REFUSED | WARNED | SILENT
 
 
 def write(
-    path: Path, vocabulary: Vocabulary, rows: Mapping[str, int] = MappingProxyType({})
+    path: Path, vocabulary: Vocabulary, rows: Mapping[str, int | None] = MappingProxyType({})
 ) -> Path:
-    """Write a model of the class llama with a vocabulary."""
-    writer = GGUFWriter(path, "llama")
-    writer.add_embedding_length(DIM)
-    writer.add_block_count(1)
-    writer.add_context_length(64)
-    writer.add_feed_forward_length(HIDDEN)
-    writer.add_head_count(2)
-    writer.add_head_count_kv(2)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(DIM // 2)
-    lists = {"tokens": vocabulary.tokens or None, "token_type": vocabulary.kinds or None}
-    for name, value in (lists | vocabulary.keys).items():
+    """Write a model of the class llama; `rows` are added to tensors, and None leaves one out."""
+    keys = {
+        "llama.embedding_length": DIM,
+        "llama.block_count": 1,
+        "llama.context_length": 64,
+        "llama.feed_forward_length": HIDDEN,
+        "llama.attention.head_count": 2,
+        "llama.attention.head_count_kv": 2,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.dimension_count": DIM // 2,
+        "tokens": vocabulary.tokens or None,
+        "token_type": vocabulary.kinds or None,
+    } | vocabulary.keys
+    writer = GGUFWriter(path, str(keys.pop("general.architecture", "llama")))
+    for name, value in keys.items():
         key = name if "." in name else f"tokenizer.ggml.{name}"
         if isinstance(value, bool):
             writer.add_bool(key, value)
         elif isinstance(value, int):
             writer.add_uint32(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
         elif isinstance(value, str):
             writer.add_string(key, value)
         elif value is not None:
@@ -257,18 +290,25 @@ def write(
 
     size = len(vocabulary.tokens) or vocabulary.keys["llama.vocab_size"]
     random = np.random.default_rng(1)
-    shapes = {TOKEN: (size + rows.get(TOKEN, 0), DIM)}
+    shapes: dict[str, tuple[int, ...]] = {
+        TOKEN: (size, DIM),
+        "blk.0.ffn_down.weight": (DIM, HIDDEN),
+    }
     if not vocabulary.is_tied:
-        shapes[HEAD] = (size + rows.get(HEAD, 0), DIM)
+        shapes[HEAD] = (size, DIM)
     for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
         shapes[f"blk.0.{name}.weight"] = (DIM, DIM)
     for name in ("ffn_gate", "ffn_up"):
         shapes[f"blk.0.{name}.weight"] = (HIDDEN, DIM)
-    shapes["blk.0.ffn_down.weight"] = (DIM, HIDDEN)
-    for name, shape in shapes.items():
-        writer.add_tensor(name, random.normal(0, 0.1, shape).astype(np.float32))
     for name in ("output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"):
-        writer.add_tensor(name, np.ones(DIM, np.float32))
+        shapes[name] = (DIM,)
+    for name, more in rows.items():
+        first, *others = shapes.pop(name, (0, DIM))
+        if more is not None:
+            shapes[name] = (first + more, *others)
+    for name, shape in shapes.items():
+        values = random.normal(0, 0.1, shape) if len(shape) == 2 else np.ones(shape)
+        writer.add_tensor(name, values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -80,7 +80,7 @@ class GgufEncoding(VocabularyEncoding):
         self.path = binary.path
         self.name = in_data(name)
         self._binary = binary
-        self._header = header
+        self.header = header
         self.words = words
         self.model = header.metadata.get("tokenizer.ggml.model")
         self.pre_tokenizer = header.metadata.get("tokenizer.ggml.pre")
@@ -105,7 +105,7 @@ class GgufEncoding(VocabularyEncoding):
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
         for key in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
-            values = self._header.arrays.get(key, self.words)
+            values = self.header.arrays.get(key, self.words)
             if len(values) != len(self.words):
                 yield f"{key} has {len(values)} values, not one for each token"
             if isinstance(values, np.ndarray) and np.isnan(values).any():
@@ -175,7 +175,7 @@ class GgufEncoding(VocabularyEncoding):
 
         This depends on the name of the model.
         """
-        metadata = self._header.metadata
+        metadata = self.header.metadata
         name = str(metadata.get("general.name", "")).lower()
         architecture = str(metadata.get("general.architecture", ""))
         is_jina = re.search("jina-v2-(de|es|code)", str(self.pre_tokenizer))
@@ -324,16 +324,16 @@ class GgufEncoding(VocabularyEncoding):
         return scores
 
     def array(self, name: str) -> list[bytes] | np.ndarray | None:
-        return self._header.arrays.get(f"tokenizer.ggml.{name}")
+        return self.header.arrays.get(f"tokenizer.ggml.{name}")
 
     def _flag(self, name: str, default: bool) -> bool:
-        value = self._header.metadata.get(f"tokenizer.ggml.{name}", default)
+        value = self.header.metadata.get(f"tokenizer.ggml.{name}", default)
         return value if isinstance(value, bool) else default
 
     def _special(self, name: str) -> int:
         """Return the ID that the file gives to a special token, or the default if that is no ID."""
         default = _DEFAULT_IDS[name].get(str(self.model))
-        stored = self._header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+        stored = self.header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
         for token_id in (stored, default):
             if isinstance(token_id, int) and 0 <= token_id < self.vocabulary_size:
                 return token_id

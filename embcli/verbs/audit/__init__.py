@@ -21,8 +21,7 @@ from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
-from embcli.selection import Selection, select
-from embcli.tokens import token_text, tokens_of
+from embcli.tokens import tokens_of
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
 from embcli.verbs.audit.finding import (
@@ -63,7 +62,6 @@ class Audit(Result, verb="audit"):
     findings: tuple[Finding, ...]
     not_checked: tuple[str, ...]  # what could not be looked at, and why, and what no audit looks at
     fail_on: tuple[str, ...] = ("findings",)  # kinds and groups of findings that give status 1
-    rows: np.ndarray | None = None  # (n,) int64: the IDs whose rows are data; None for findings
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
@@ -121,17 +119,9 @@ class Audit(Result, verb="audit"):
         return tokens_of(ids, self.files.encoding)
 
     def records(self) -> Records:
-        """Return a row for each finding, or for each ID that was asked for.
-
-        What holds for the whole model stands beside the rows.
-        """
+        """Return a row for each finding; what holds for the whole model stands beside them."""
         run = run_of(self.files.encoding, **self.origin.document())
-        totals = {"audit": self._totals()}
         findings = [finding.document() for finding in self.findings]
-        if self.rows is not None:
-            rows = listed(run, "rows", **self._row_columns(self.rows))
-            return replace(rows, more={**totals, "findings": findings})
-
         types: dict[str, FieldType] = {
             "level": str,
             "kind": str,
@@ -143,28 +133,7 @@ class Audit(Result, verb="audit"):
         columns: dict[str, tuple[FieldType, Any]] = {}
         for name, field_type in types.items():
             columns[name] = (field_type, [finding[name] for finding in findings])
-        return replace(listed(run, "findings", **columns), more=totals)
-
-    def _row_columns(self, ids: np.ndarray) -> dict[str, tuple[FieldType, Any]]:
-        matrix = self.main
-        size, _ = matrix.shape
-        faults = np.full(size, None)
-        for name, rows in matrix.broken.items():
-            faults[rows] = name
-        first_equal_rows = np.full(size, None)
-        for first, *others in matrix.equal:
-            first_equal_rows[others] = first
-
-        columns: dict[str, tuple[FieldType, Any]] = {"id": (int, ids)}
-        if self.files.encoding:
-            columns["token"] = (str, [token_text(text) for text in self.tokens(ids)])
-        for name, values in matrix.values.items():
-            columns[name] = (float, values[ids])
-        columns["unused"] = (str, [matrix.unused.get(row) for row in ids.tolist()])
-        columns["fault"] = (str, faults[ids].tolist())
-        columns["equal_to"] = (int, first_equal_rows[ids].tolist())
-        columns["candidate"] = (bool, np.isin(ids, matrix.candidates).tolist())
-        return columns
+        return replace(listed(run, "findings", **columns), more={"audit": self._totals()})
 
     def _totals(self) -> dict[str, Any]:
         return {
@@ -189,15 +158,11 @@ def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
     separation = matrix.separation
     return {
         "shape": list(matrix.shape),
-        "zero": matrix.zero.tolist(),
-        "non_finite": matrix.non_finite.tolist(),
-        "overflowing": matrix.overflowing.tolist(),
         "unused": {reason: len(rows) for reason, rows in matrix.by_use.items()},
         "equal": [list(group) for group in matrix.equal],
         "rows": len(matrix.measured),
         "quantiles": matrix.quantiles,
         "quantiles_at": list(QUANTILES_AT),
-        "histogram": matrix.histogram,
         "indicator": separation.indicator,
         "area": separation.area,
         "threshold": separation.threshold,
@@ -211,7 +176,6 @@ def audit(
     *,
     layer: TokenLayer | None = None,
     fail_on: Iterable[Fault | FaultGroup] | None = None,
-    rows: Selection | None = None,
     top: int = SHOWN_ROWS,
 ) -> Audit:
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
@@ -222,8 +186,7 @@ def audit(
     names: kinds, whatever the level, or `"findings"` (the default: findings and alarms),
     `"alarms"`, `"all"` or `"none"`; `result.failing` has these findings. `layer` names the only
     matrix whose rows are audited, the token matrix or the output head. The page shows `top` rows of
-    each kind. The data are the findings or, if `rows` chooses some (`"all"`, `"0:5,100"`), the
-    values of these rows.
+    each kind.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).audit().broken
@@ -245,11 +208,7 @@ def audit(
         names = (layer,)
     elif files.has_own_head:
         names = ("token", "head")
-    size, _ = shape_of(source, names[0])  # which a model without a head does not have
-    ids = None
-    if rows is not None:
-        ids = select(None if str(rows) == "all" else rows, size, "row")
-
+    shape_of(source, names[0])  # raises InputError for a model without a head
     layers = source.open(dict.fromkeys(names), notes)
     matrices = [audited_matrix(name, layers[name], files, notes.watch) for name in names]
     longest = max(len(matrix.norms) for matrix in matrices)
@@ -280,7 +239,6 @@ def audit(
         findings=tuple(findings),
         not_checked=tuple(not_checked),
         fail_on=failing,
-        rows=ids,
         top=min(top, longest),
         notes=notes,
     )

@@ -19,7 +19,6 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     load.check_index,
     beside.check_weights,
     beside.check_vocabularies,
-    fit.check_input_tensors,
     fit.check_positions,
     fit.check_tokenizer,
     fit.check_config,
@@ -30,8 +29,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     fit.check_roles,
     template.check_names,
     template.check_syntax,
-    fit.check_words,
-    gguf.check_vocabulary,
+    gguf.check_gguf,
 )
 # Checks of the rows of the token matrix, and of a head of its own; a matrix knows its files.
 _OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (

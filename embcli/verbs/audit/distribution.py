@@ -13,14 +13,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from embcli.layer import Layer
-
 Distribution = Literal["normal", "uniform"]
 _KURTOSIS: dict[Distribution, float] = {"normal": 3.0, "uniform": 1.8}
 _LEAST_VALUES = 1_000  # fewer tell too little
 _LEAST_ROWS = 100  # for the standard errors of columns
-_VALUES_OF_GROUP = 10_000
-_MOST_GROUPS = 16
+_VALUES_OF_GROUP = 6_000
+_MOST_GROUPS = 64
 _DEVIATIONS = 5  # standard deviations from what is expected
 
 
@@ -64,16 +62,6 @@ class Moments(NamedTuple):
                 return name
         return None
 
-    def evidence(self, rows: np.ndarray) -> np.ndarray:
-        """Return how much the likelihoods of rows, (n, D), differ, as logarithms but for a summand.
-
-        The columns are taken for independent normal numbers.
-        """
-        variances = self.squares - np.square(self.mean)
-        distances = np.square(rows - self.mean) / variances + np.log(variances)
-        evidence: np.ndarray = -distances.sum(axis=1)
-        return evidence
-
 
 class Initial(NamedTuple):
     """Rows that are as they were initialised."""
@@ -111,10 +99,10 @@ class RowGroups:
         means = self._powers[:, first:stop].sum(axis=1) / max(rows, 1)
         return Moments(rows, *means)
 
-    def initial(self, layer: Layer) -> Iterator[Initial]:
+    def initial(self) -> Iterator[Initial]:
         """Yield the rows that are as they were initialised: all of them, or at least two groups.
 
-        Rows of the groups before and after are added, as many as are likely to be so.
+        A group with some other rows is not among them.
         """
         runs = [(0, self._count)]
         if self.moments().distribution is None:
@@ -125,17 +113,7 @@ class RowGroups:
             if distribution is not None:
                 start = int(self._starts[first])
                 end = int(self._starts[stop])
-                before = np.arange(self._starts[max(first - 1, 0)], start)[::-1]
-                after = np.arange(end, self._starts[min(stop + 1, self._count)])
-                start -= self._initial_rows(moments, layer, before)
-                end += self._initial_rows(moments, layer, after)
                 yield Initial(start, end, distribution, moments.deviation)
-
-    def _initial_rows(self, initial: Moments, layer: Layer, ids: np.ndarray) -> int:
-        """Return how many of the first rows, (n,) int64, are likelier initial than like all."""
-        rows = layer.rows(ids)
-        evidence = initial.evidence(rows) - self.moments().evidence(rows)
-        return int(np.argmax([0.0, *np.nan_to_num(evidence).cumsum()]))
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         """Yield the first of consecutive groups of one distribution, and the end of them."""

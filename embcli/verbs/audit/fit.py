@@ -6,23 +6,19 @@ None reads a row of tokens. `check_sizes` is for a model without files, too.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
-from embcli.binary import quoted
-from embcli.encodings.encoding import OwnWords, UnknownTokenizerError
+from embcli.encodings.encoding import UnknownTokenizerError
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.families import HEAD_BIASES
 from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
 from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names, rows_in_words
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, rows_in_words
 from embcli.wording import counted
 
 # How the names of classes end that write text.
@@ -45,24 +41,13 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
         yield Finding("remark", "padding", padding, text, is_in_matrix=True)
 
 
-def check_input_tensors(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that what token rows are added to, normed or projected with is finite."""
-    try:
-        for name in checkpoint.input_tensors:
-            if not np.isfinite(checkpoint.tensors.array(name)).all():
-                text = f"{name} has non-finite values, and the first block reads it"
-                yield Finding("alarm", "non-finite", 1, text)
-    except InputError as error:
-        yield NotChecked(f"what is done to token rows: {error}")
-
-
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     """Check that no row of a learned position matrix is zero, except those of no position."""
     try:
         tensor = checkpoint.roles.find("position")
         values = None if tensor is None else checkpoint.tensors.array(tensor.name)
     except InputError:
-        return  # check_input_tensors says why
+        return  # check_other_tensors counts it among those that were not checked
     if values is None or values.ndim != 2:
         return
     first = checkpoint.roles.first_position
@@ -135,31 +120,15 @@ def check_vocab_size(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Find
 def check_head(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the output head fits the token matrix, and has a row for each token."""
     try:
-        head = checkpoint.head
+        _ = checkpoint.head
         if checkpoint.roles.misfit_head:
             yield Finding("alarm", "head", 1, checkpoint.roles.misfit_head)
-        # Without a tensor, the head can be tied to the matrix of the other part.
-        if head.tensor is not None or checkpoint.roles.part is None:
-            yield from _wrong_biases(checkpoint, (head.tensor or checkpoint.roles.token).shape[0])
     except PackedError as error:
         yield NotChecked(f"the output head: {error}")
     except InputError as error:
         yield Finding("alarm", "head", 1, str(error))
     if files.head is not None and files.head.tensor is not None:
         yield from _wrong_size(files.head.tensor, files)
-
-
-def _wrong_biases(checkpoint: Checkpoint, size: int) -> Iterator[Finding]:
-    """Yield the biases of a head that do not have a number for each of its rows."""
-    biases: dict[object, Tensor] = {}
-    for name in HEAD_BIASES.split():
-        bias = checkpoint.roles.nearest(name)
-        if bias is not None:
-            biases[bias.stored_at] = bias
-    for bias in biases.values():
-        if math.prod(bias.shape) != size:
-            text = f"{bias} does not have a number for each of the head's {size:,} rows"
-            yield Finding("alarm", "head", 1, text)
 
 
 def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
@@ -229,19 +198,3 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     if shared:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
         yield Finding("remark", "special-ids", 1, text)
-
-
-def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that no word of word vectors has several rows."""
-    words = checkpoint.tensors.own_words()
-    if not isinstance(words, OwnWords):
-        return
-    counts = Counter(map(words.token_bytes, range(words.vocabulary_size)))
-    repeated = [word for word, count in counts.items() if word and count > 1]
-    if repeated:
-        names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
-        number = counted(len(repeated), "word")
-        text = (
-            f"{number} with several rows, of which a text gets the first: {first_names(names, 5)}"
-        )
-        yield Finding("remark", "fit", len(repeated), text)

@@ -1,8 +1,8 @@
-"""Whether llama.cpp loads the vocabulary of a GGUF file, and what it warns of.
+"""Whether llama.cpp loads a GGUF file, and what it warns of.
 
-The conditions are those of llama.cpp's src/llama-vocab.cpp in October 2026, and the rows that it
-expects of the matrices of tokens; data/llama_cpp.json says what each kind of tokenizer has. Other
-tensors and keys of the file are not looked at.
+The conditions for a vocabulary are those of llama.cpp's src/llama-vocab.cpp in October 2026;
+data/llama_cpp.json says what each kind of tokenizer has. data/llama_cpp_models.json says which
+keys and tensors llama.cpp expects of each architecture, as measured with that version.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +26,7 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, first_names
+from embcli.verbs.audit.finding import Finding, Found, NotChecked, first_names
 
 # The types of the tokens that are found before a text is split.
 _FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
@@ -31,8 +34,8 @@ _ENDS = ("bos", "eos", "eot", "eom")  # special tokens that begin or end a text
 _BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
 
 
-def check_vocabulary(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that llama.cpp loads the vocabulary of a GGUF file, and takes it as it is meant."""
+def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
+    """Check that llama.cpp loads a GGUF file, and takes its vocabulary as it is meant."""
     tensors = checkpoint.tensors
     encoding = tensors.own_words()
     traits = load_facts("llama_cpp.json").get(tensors.metadata.get("tokenizer.ggml.model"))
@@ -40,6 +43,7 @@ def check_vocabulary(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Find
         for text in _refusals(encoding, traits, tensors):
             yield _refusal(text)
         yield from _warnings(encoding, traits or [], tensors)
+        yield from _check_tensors(encoding, tensors)
     elif traits:
         yield _refusal("it has no tokens (tokenizer.ggml.tokens)")
 
@@ -67,9 +71,6 @@ def _refusals(encoding: GgufEncoding, traits: list[str] | None, tensors: Tensors
         yield "it has no merges (tokenizer.ggml.merges)"
 
     size = len(encoding.words)
-    for name in ("token_embd.weight", "output.weight"):
-        if name in tensors and tensors[name].shape[0] != size:
-            yield f"{name} has {tensors[name].shape[0]:,} rows for {size:,} tokens"
     for name in ("token_type", "scores"):
         values = encoding.array(name)
         if values is not None and len(values) < size:
@@ -82,6 +83,59 @@ def _refusals(encoding: GgufEncoding, traits: list[str] | None, tensors: Tensors
         _ = encoding.bos_eos
     except InputError:
         yield "each text gets a special token, and the file does not say which"
+
+
+def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
+    """Check that llama.cpp finds the keys and the tensors of the model's architecture."""
+    header = encoding.header
+    architecture = str(header.metadata.get("general.architecture"))
+    known = load_facts("llama_cpp_models.json")
+    if architecture not in known:
+        yield _refusal(f"its architecture {quoted(architecture)} was unknown in October 2026")
+        return
+
+    # The numbers by keys without the architecture; None for other values.
+    sizes: dict[str, Any] = {"tokens": len(encoding.words)}
+    for key, value in (header.metadata | header.arrays).items():
+        sizes[key.removeprefix(f"{architecture}.")] = value if type(value) is int else None
+    heads = sizes.get("attention.head_count")
+    sizes.setdefault("attention.head_count_kv", heads)
+    if heads:
+        dim = (sizes.get("embedding_length") or 0) // heads
+        sizes.setdefault("attention.key_length", dim)
+        sizes.setdefault("attention.value_length", dim)
+
+    for layout in known[architecture]:
+        if not any(map(sizes.get, layout["without"])):
+            differences = [*_differences(layout, sizes, tensors)]
+            if differences:
+                yield _refusal(first_names(differences, 3))
+            return
+    yield NotChecked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
+
+
+def _differences(layout: dict[str, Any], sizes: dict[str, Any], tensors: Tensors) -> Iterator[str]:
+    """Yield in words where a file differs from what llama.cpp expects."""
+    for key in layout["keys"]:
+        if key not in sizes:
+            yield f"{key} is missing"
+    expected = {}
+    for block in range(min(sizes.get("block_count") or 0, len(tensors))):
+        for name, row in layout["tensors"].items():
+            expected[name.replace("*", str(block))] = row
+    for name, row in expected.items():
+        if name not in tensors and row["unless"] not in tensors:
+            yield f"{name} is missing"
+    for name, tensor in tensors.items():
+        if name not in expected or tensor.unreadable:
+            yield f"{tensor} is not expected"
+            continue
+        shape = expected[name]["shape"]
+        for terms, stored in zip(shape, reversed(tensor.shape), strict=False):
+            with suppress(KeyError, TypeError):  # for a size that the file does not say
+                size = sum(prod(sizes[factor] for factor in factors) for factors in terms)
+                if size != stored:
+                    yield f"{tensor} has {stored:,} where its keys say {size:,}"
 
 
 def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Iterator[Finding]:

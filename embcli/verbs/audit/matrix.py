@@ -24,15 +24,12 @@ from embcli.verbs.audit.measure import (
     RowKinds,
     Scan,
     Separation,
-    check_covariance_fits,
     indicators_of,
-    row_kinds,
     scan_rows,
     separation_of,
     unused,
 )
 
-_HISTOGRAM_BINS = 24
 _LEAST_OTHERS = 20  # rows, whose mean says something
 _MOST_READ = 4000  # ordinary rows that are as long as the mean of all
 _DEVIATION = 0.02  # with which most models of transformers draw rows
@@ -45,10 +42,9 @@ class MatrixAudit:
     `values` has the norms of all rows and, if rows are known to be unused, what tells how far each
     row is from theirs; lower means less trained. The indicators are those of Land and Bartolo 2024,
     "Fishing for Magikarp: Automatically Detecting Under-trained Tokens in Large Language Models".
-    With u the mean of the unused rows, `cosine_distance` is 1 - cos(row, u), `centred` the same
-    after subtracting the mean of all rows from both, and `without_first` the same after subtracting
-    their first principal component. They are NaN for a row without a direction. One of them, or the
-    norm, separates the unused rows best from the others.
+    With u the mean of the unused rows, `cosine_distance` is 1 - cos(row, u), and `centred` the same
+    after subtracting the mean of the used rows from both. They are NaN for a row without a
+    direction. One of them, or the norm, separates the unused rows best from the others.
     """
 
     name: TokenLayer
@@ -66,7 +62,7 @@ class MatrixAudit:
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # equal for two matrices of equal rows
-    measured: np.ndarray  # (n,) int64: the finite rows that stand for tokens
+    measured: np.ndarray  # (n,) int64: the finite rows that are used
     separation: Separation
     ranked: (
         np.ndarray
@@ -121,37 +117,22 @@ class MatrixAudit:
     def quantiles(self) -> tuple[float, ...]:
         return quantiles(self.norms[self.measured])
 
-    @cached_property
-    def histogram(self) -> tuple[int, ...]:
-        """The number of those norms in each of 24 equal parts of their range.
-
-        The largest norm is in the last part.
-        """
-        norms = self.norms[self.measured]
-        if not len(norms):
-            return ()
-        # numpy.histogram itself refuses a range that is too narrow for 24 parts.
-        edges = np.linspace(norms.min(), norms.max(), _HISTOGRAM_BINS + 1)
-        counts, _ = np.histogram(norms, edges)
-        return tuple(counts.tolist())
-
 
 def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Watch) -> MatrixAudit:
     """Return what is unusual in a matrix of a model."""
     size, dim = layer.shape
     reasons = unused(files.encoding, size) if files.encoding else {}
-    if reasons:
-        check_covariance_fits(dim)
     added = _added(files, reasons, size)
-    kinds = row_kinds(size, reasons, added)
+    rows = np.arange(size)
+    kinds = RowKinds(np.isin(rows, [*reasons]), np.isin(rows, [*added]))
     scan = scan_rows(layer, kinds, watch)
     norms = scan.norms
     used = np.flatnonzero(~kinds.unused & (norms > 0))
 
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
-        rows = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
-        values, unused_values = indicators_of(layer, np.array(rows, np.int64), scan, watch)
+        known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
+        values, unused_values = indicators_of(layer, np.array(known, np.int64), scan, watch)
         used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
         compared.append(_Compared(values, separation_of(unused_values, used_values)))
         if compared[-1].separation.threshold is not None:
@@ -173,12 +154,12 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         unused=reasons,
         untrained=_untrained(layer, files, added, kinds, scan),
         largest=scan.largest,
-        initial=tuple(scan.others.initial(layer)),
+        initial=tuple(scan.others.initial()),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
         digest=scan.digest,
-        measured=np.flatnonzero(kinds.token & np.isfinite(norms)),
+        measured=np.flatnonzero(~kinds.unused & np.isfinite(norms)),
         separation=separation,
         ranked=ranked,
         candidates=candidates,

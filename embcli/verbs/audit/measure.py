@@ -1,6 +1,6 @@
 """The numbers of an audit: which rows are unused, and what two passes over the matrix find.
 
-The first pass finds norms, equal rows and the covariance, the second how similar each row is to the
+The first pass finds norms, equal rows and means, the second how similar each row is to the
 unused ones. Both read the layer in blocks, so that it can be larger than memory.
 """
 
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from embcli import errors
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Watch
+from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import Unused
-from embcli.numerics.statistics import Covariance, dots, norms_of, numbered_blocks, squares
+from embcli.numerics.statistics import dots, norms_of, numbered_blocks, squares
 from embcli.verbs.audit.distribution import RowGroups
 from embcli.wording import counted
 
@@ -52,31 +50,14 @@ def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
     return reasons | dict.fromkeys(range(known, size), "padding")
 
 
-Indicator = Literal["cosine_distance", "centred", "without_first", "norm"]
+Indicator = Literal["cosine_distance", "centred", "norm"]
 
 
 class RowKinds(NamedTuple):
-    """Which of the rows of a matrix are unused, stand for a token, or for one that was added."""
+    """Which of the rows of a matrix are unused, or stand for a token that was added."""
 
     unused: np.ndarray  # (V,) bool
-    token: np.ndarray  # (V,) bool
     added: np.ndarray  # (V,) bool
-
-
-def row_kinds(size: int, reasons: dict[int, Unused], added: Iterable[int]) -> RowKinds:
-    """Return the kinds of the rows of a matrix; `reasons` has the unused ones, as `unused` does."""
-    rows = np.arange(size)
-    without_token = [row for row, reason in reasons.items() if reason in ("padding", "gap")]
-    is_unused = np.isin(rows, list(reasons))
-    return RowKinds(is_unused, ~np.isin(rows, without_token), np.isin(rows, list(added)))
-
-
-def check_covariance_fits(dim: int) -> None:
-    matrices = 5  # (D, D) float64 in memory at a time
-    if matrices * 8 * dim**2 > errors.memory_of_machine():
-        raise InputError(
-            f"the covariance of {dim:,} columns does not fit into memory; is it stored as (D, V)?"
-        )
 
 
 class Scan(NamedTuple):
@@ -89,11 +70,9 @@ class Scan(NamedTuple):
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # that of all rows
     unused_sum: np.ndarray  # (D,) float64: the sum of the finite unused rows
-    covariance: (
-        Covariance | None
-    )  # that of the finite token rows; None without a sum of unused rows
 
 
+@np.errstate(all="ignore")  # Damaged values have no sums.
 def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     from hashlib import sha256
 
@@ -106,7 +85,6 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     rows_by_digest = defaultdict(list)
     whole = sha256()
     unused_sum = np.zeros(dim)
-    covariance = Covariance(dim) if kinds.unused.any() else None
     for ids, block in numbered_blocks(layer, watch):
         block = block + 0.0  # 0.0 and -0.0 are equal
         whole.update(block.data)
@@ -122,21 +100,15 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
         if not len(first_row):
             first_row = used_rows[:1]
         is_constant &= (used_rows == first_row).all(axis=0)
-        if covariance is not None:
-            is_finite = np.isfinite(norms[ids])
-            unused_sum += exact[is_finite & kinds.unused[ids]].sum(axis=0)
-            covariance.add(exact[is_finite & kinds.token[ids]])
+        is_finite = np.isfinite(norms[ids])
+        unused_sum += exact[is_finite & kinds.unused[ids]].sum(axis=0)
 
     equal = []
     for rows in rows_by_digest.values():
         if len(rows) > 1 and norms[rows[0]] > 0:
             equal.append(tuple(rows))
     columns = np.flatnonzero(is_constant)
-    if not unused_sum.any():
-        covariance = None
-    return Scan(
-        norms, largest, others, columns, tuple(equal), whole.digest(), unused_sum, covariance
-    )
+    return Scan(norms, largest, others, columns, tuple(equal), whole.digest(), unused_sum)
 
 
 Distances = dict[Indicator, np.ndarray]  # (V,) or (n,) float64 each
@@ -154,23 +126,15 @@ def indicators_of(
     norms = scan.norms[known]
     to_unused: Distances = {"norm": scan.norms}
     to_others: Distances = {"norm": norms[norms > 0]}
-    if scan.covariance is None or not norms.any():
+    if not scan.unused_sum.any() or not norms.any():
         return to_unused, to_others
-    mean = scan.covariance.mean()
-    _, components = np.linalg.eigh(scan.covariance.matrix())
-    first = components[:, -1]
 
-    def without_first(vectors: np.ndarray) -> np.ndarray:
-        remaining: np.ndarray = vectors - np.outer(vectors @ first, first)
-        return remaining
-
-    # What each indicator changes in vectors before it compares their directions.
-    changes: dict[Indicator, _Change] = {
-        "cosine_distance": np.asarray,
-        "centred": lambda vectors: vectors - mean,
-        "without_first": without_first,
+    mean = scan.others.moments().mean
+    subtracted: dict[Indicator, np.ndarray] = {
+        "cosine_distance": np.zeros_like(mean),
+        "centred": mean,
     }
-    for name in changes:
+    for name in subtracted:
         to_unused[name] = np.full(len(scan.norms), np.nan)
         to_others[name] = np.full(len(known), np.nan)
     total = layer.rows(known).sum(axis=0, dtype=np.float64)
@@ -181,32 +145,30 @@ def indicators_of(
         unused_rows = rows[np.isin(ids, known)]
         places = np.flatnonzero(np.isin(known, ids))
         mean_of_others = (total - unused_rows) / max(len(known) - 1, 1)
-        for name, change in changes.items():
-            to_unused[name][ids] = _distances(rows, unused_mean, change)
-            to_others[name][places] = _distances(unused_rows, mean_of_others, change)
+        for name, center in subtracted.items():
+            to_unused[name][ids] = _distances(rows, unused_mean, center)
+            to_others[name][places] = _distances(unused_rows, mean_of_others, center)
     return to_unused, to_others
 
 
-_Change = Callable[[np.ndarray], np.ndarray]
-
-
-def _distances(rows: np.ndarray, others: np.ndarray, change: _Change) -> np.ndarray:
-    """Return 1 - cos of changed rows, (n, D), to one changed row, (1, D), or to one each.
+def _distances(rows: np.ndarray, others: np.ndarray, center: np.ndarray) -> np.ndarray:
+    """Return 1 - cos of rows, (n, D), to one other, (1, D), or to one each, seen from a center.
 
     It is NaN for a row without a direction.
     """
-    other_units = np.broadcast_to(_units(change(others), others), rows.shape)
-    cosines = dots(_units(change(rows), rows), other_units)
+    units = _units(others, center)
+    cosines = dots(_units(rows, center), np.broadcast_to(units, rows.shape))
     distances: np.ndarray = 1 - cosines.clip(-1, 1)
     return distances
 
 
-def _units(changed_rows: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return changed rows, (n, D), divided by their lengths; NaN if only rounding is left."""
+def _units(rows: np.ndarray, center: np.ndarray) -> np.ndarray:
+    """Return rows less a center, (n, D), with a length of 1; NaN if only rounding is left."""
     last_bits = 2.0**-52  # the rounding of a length of 1, for each value of a row
-    lengths = np.sqrt(squares(changed_rows))
+    centred = rows - center
+    lengths = np.sqrt(squares(centred))
     has_direction = lengths > rows.shape[1] * last_bits * np.sqrt(squares(rows))
-    units: np.ndarray = changed_rows / np.where(has_direction, lengths, np.nan)[:, None]
+    units: np.ndarray = centred / np.where(has_direction, lengths, np.nan)[:, None]
     return units
 
 
@@ -226,7 +188,7 @@ class Separation(NamedTuple):
 _LEAST_UNUSED = 8  # rows, below which an area says little
 _LEAST_AREA = 0.9  # below it the unused rows do not stand out from others
 # Of equal areas, the first of these counts.
-_ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "without_first", "norm")
+_ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "norm")
 
 
 def separation_of(unused_values: Distances, used_values: Distances) -> Separation:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
@@ -22,10 +20,10 @@ _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
 
 def check_other_tensors(files: ModelFiles, origin: Origin) -> Found:
     """Check that the other tensors are finite, and that none is zero where its like are not."""
-    names = sorted({*origin.unopened} - {*files.input_tensors})
+    names = sorted({*origin.unopened, *files.input_tensors})
     largest: dict[str, float] = {}
     if files.checkpoint and not origin.is_remote:
-        largest = _largest_values(files.checkpoint.tensors, names)
+        largest = _largest_values(files.checkpoint.tensors, names, files.input_tensors)
 
     # A mask can have infinite values.
     non_finite = [name for name in largest if "mask" not in name and not largest[name] < np.inf]
@@ -41,8 +39,11 @@ def check_other_tensors(files: ModelFiles, origin: Origin) -> Found:
         yield NotChecked(counted(len(names) - len(largest), "other tensor"))
 
 
-def _largest_values(tensors: Tensors, names: list[str]) -> dict[str, float]:
-    """Return the largest absolute value of each tensor that is read; NaN if it has one."""
+def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> dict[str, float]:
+    """Return the largest absolute value of each tensor that is read; NaN if it has one.
+
+    Vectors and those of the names `always` are read, and the others if all are small.
+    """
     largest: dict[str, float] = {}
     are_small = False
     with suppress(InputError):  # An index names what its files lack.
@@ -50,15 +51,10 @@ def _largest_values(tensors: Tensors, names: list[str]) -> dict[str, float]:
     for name in names:
         with suppress(InputError):
             tensor = tensors[name]
-            *sizes, dim = tensor.shape or (1,)
-            is_read = tensor.size > 0 and (not sizes or are_small)
-            strides = tensor.strides
-            if strides and not sizes:
-                strides = (0, *strides)
-            if is_read and not tensor.unreadable and (not strides or len(strides) == 2):
-                rows = replace(tensor, shape=(math.prod(sizes), dim), strides=strides)
-                blocks = rows.matrix(rows).blocks()
-                largest[name] = float(np.max([np.abs(block).max() for block in blocks]))
+            is_vector = len(tensor.shape) < 2
+            if tensor.size and (is_vector or are_small or name in always):
+                values = tensors.array(name)
+                largest[name] = max(abs(float(values.min())), abs(float(values.max())))
     return largest
 
 

@@ -74,12 +74,17 @@ def page(audit: Audit) -> Iterator[RenderableType]:
 def _facts(audit: Audit) -> Iterator[Fact]:
     yield _rows_fact(audit)
     yield _unused_fact(audit)
-    yield from _matrix_facts(audit, audit.main)
+    yield _norms_fact(audit, audit.main)
     yield from _head_facts(audit)
     yield _candidates_fact(audit)
     for finding in audit.findings:
-        if not finding.is_in_matrix and finding.kind != "not-asked":  # The verdict says that.
-            yield Fact(finding.kind, finding.text, is_bad=finding.level == "alarm")
+        if finding.kind in ("padding", "candidates", "not-asked"):
+            continue  # Other lines say that.
+        text = finding.text
+        if finding.is_in_matrix and finding.ids:
+            shown = np.array(finding.ids[: audit.top + 1])  # one more says that there are others
+            text += f": {first_of(named_rows(shown, audit.tokens(shown)), audit.top)}"
+        yield Fact(finding.kind, text, is_bad=finding.level == "alarm")
 
 
 def _rows_fact(audit: Audit) -> Fact:
@@ -113,43 +118,12 @@ _WHY_UNUSED = {
 }
 
 
-def _matrix_facts(audit: Audit, matrix: MatrixAudit) -> Iterator[Fact]:
-    """Yield which rows of a matrix are broken or equal, and how long its rows are."""
-    counts = []
-    for kind, ids in matrix.broken.items():
-        if len(ids):
-            shown = ids[: audit.top + 1]  # one more tells first_of that there are others
-            rows = first_of(named_rows(shown, audit.tokens(shown)), audit.top)
-            counts.append(f"{counted(len(ids), f'{kind} row')}: {rows}")
-    text = "; ".join(counts) or "none"
-    for row in sorted({*matrix.files.padding_rows}):
-        if 0 <= row < matrix.shape[0] and matrix.norms[row] == 0:
-            text += f"; row {row} is zero, and padding by the configuration"
-    yield Fact("broken", text, is_bad=len(counts) > 0)
-
-    text = "none"
-    if matrix.equal:
-        shown_groups = matrix.equal[: audit.top + 1]
-        groups = [first_of(map(str, group), audit.top, " = ") for group in shown_groups]
-        count = counted(sum(map(len, matrix.equal)), "row")
-        text = f"{count}: {first_of(groups, audit.top, '; ')}"
-    yield Fact("equal", text)
-
-    text = "no token has a finite row"
-    if matrix.quantiles:
-        numbers = written(np.array(matrix.quantiles), audit.style.precision)
-        norms = dict(zip(QUANTILES, numbers, strict=True))
-        bars = _bars(matrix.histogram)
-        text = f"{norms['least']} {bars} {norms['largest']}, median {norms['median']}"
-    yield Fact("norms", text)
-
-
-def _bars(histogram: tuple[int, ...]) -> str:
-    """Return a bar for each count, in eighths of a line rounded up, so that only 0 has none."""
-    blocks = " ▁▂▃▄▅▆▇█"
-    highest = max(histogram)
-    eighths = [-(-8 * count // highest) for count in histogram]
-    return "".join(blocks[height] for height in eighths)
+def _norms_fact(audit: Audit, matrix: MatrixAudit) -> Fact:
+    if not matrix.quantiles:
+        return Fact("norms", "no token has a finite row")
+    numbers = written(np.array(matrix.quantiles), audit.style.precision)
+    norms = dict(zip(QUANTILES, numbers, strict=True))
+    return Fact("norms", f"{norms['least']} to {norms['largest']}, median {norms['median']}")
 
 
 def _head_facts(audit: Audit) -> Iterator[Fact]:
@@ -160,8 +134,7 @@ def _head_facts(audit: Audit) -> Iterator[Fact]:
     if audit.files.checkpoint:
         yield Fact("output head", _head_in_words(audit))
     for head in audit.matrices[1:]:
-        for fact in _matrix_facts(audit, head):
-            yield fact._replace(name=f"  {fact.name}")
+        yield _norms_fact(audit, head)._replace(name="  norms")
 
 
 def _head_in_words(audit: Audit) -> str:
@@ -196,7 +169,6 @@ _INDICATORS = {
     "norm": "norm",
     "cosine_distance": "cosine distance",
     "centred": "centred cosine distance",
-    "without_first": "cosine distance without the first component",
 }
 
 

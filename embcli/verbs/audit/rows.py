@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from embcli.names import Fault
-from embcli.verbs.audit.finding import Finding, Level
+from embcli.verbs.audit.finding import Finding, Level, first_names
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted
 
@@ -61,7 +61,9 @@ def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no two tokens have equal rows."""
     count = len(matrix.repeated)
     if count:
-        text = f"{counted(count, 'token')} with the row of another, in the {matrix.in_words}"
+        groups = first_names([" = ".join(map(str, group[:4])) for group in matrix.equal], 3)
+        tokens = counted(count, "token")
+        text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"
         # Without an encoding, the unused rows are not known.
         others = np.setdiff1d(matrix.repeated, matrix.candidates)

@@ -12,6 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
 from embcli.layer import shape_of
+from embcli.names import DEFAULT_CONTEXT_LENGTH
 from embcli.page import (
     Hint,
     Label,
@@ -57,9 +58,8 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     if batches._is_drawn:
         rows, _ = shape_of(batches.source, "position")
         yield safe_text(
-            f"As in the book, the position layer has C = {counted(rows, 'row')} and is drawn after "
-            "the loader starts, so its rows are not those of lookup; the token rows are. "
-            "(embcli explain numbers of the book)"
+            f"Not lookup's position rows: C = {rows:,}, drawn after the loader starts "
+            f"(lookup: C = {DEFAULT_CONTEXT_LENGTH:,}, no loader)."
         )
     if batches.count > 1 and not batches.all:
         yield Hint(("index",))

@@ -16,7 +16,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import OUTPUTS, STEPS, ComparisonStep
+from embcli.encodings.tiktoken import DEFINITIONS
+from embcli.names import DEFAULT_ENCODING, OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
     STYLES,
     Hint,
@@ -79,7 +80,14 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
-    yield from origin_lines(comparison.origin)
+    size = len(comparison.weight)
+    of_lookup = DEFINITIONS[DEFAULT_ENCODING].vocabulary_size
+    largest = comparison.tokens.ids.max(initial=0)
+    other_rows = ""
+    # torch draws the last 16 numbers again, unless the matrix has whole blocks of 16.
+    if largest + 1 == size != of_lookup and comparison.weight.size % 16:
+        other_rows = f", not lookup's (V = {size:,}; default: {of_lookup:,})"
+    yield from origin_lines(comparison.origin, other_rows)
 
 
 def _heading(comparison: Comparison) -> RenderResult:

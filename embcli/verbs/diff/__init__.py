@@ -18,14 +18,12 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, check_choice, check_top
 from embcli.layer import Layers, Origin, shape_of
 from embcli.names import SHOWN_ROWS, TokenLayer, __version__
-from embcli.numerics.statistics import QUANTILES_AT, quantiles
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed
 from embcli.result import Result
-from embcli.selection import Selection
-from embcli.tokens import chosen_rows, token_text, tokens_of
+from embcli.tokens import token_text, tokens_of
 from embcli.verbs.diff.converted import Converted
-from embcli.verbs.diff.measure import Matching, chosen_among, compare_rows, match_rows
+from embcli.verbs.diff.measure import Matching, compare_rows, match_rows
 from embcli.verbs.diff.tokens import (
     TokenDiff,
     Vocabulary,
@@ -54,8 +52,7 @@ class Diff(Result, verb="diff"):
     none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
     TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
     has no direction, an L2 distance and a largest difference if a value is not finite. `head`
-    compares the output heads, if both models have one of their own. `lone_head` names the only
-    model that has one, unless that is a copy of its token matrix.
+    compares the output heads, if both models have one of their own.
     """
 
     layer: TokenLayer
@@ -66,12 +63,8 @@ class Diff(Result, verb="diff"):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
     largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
-    columns: np.ndarray  # (pairs,) int64: the column of that value; 0 if all values are equal
-    other_bits: int  # pairs that are equal in value, but not in bits
-    are_arrays: bool = False  # whether both files hold only arrays
     atol: float = 0.0
     head: Diff | None = None
-    lone_head: SideName | None = None
     rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -104,8 +97,6 @@ class Diff(Result, verb="diff"):
         reasons = differences(self.counts, "row")
         if self.head is not None and self.head.different:
             reasons.append(f"in the output head {self.head._why_no}")
-        if self.lone_head:
-            reasons.append(f"an output head only in {self.lone_head}")
         if self.other_shapes:
             reasons.append(self.other_shapes)
         reasons += self.rules or ()
@@ -127,13 +118,6 @@ class Diff(Result, verb="diff"):
         distances = np.nan_to_num(self.distances[pairs], nan=np.inf)
         sorted_pairs: np.ndarray = pairs[np.argsort(-distances, kind="stable")]
         return sorted_pairs
-
-    def quantiles(self, values: np.ndarray) -> tuple[float, ...]:
-        """Return the quantiles of a value of the pairs that changed.
-
-        They are those at QUANTILES_AT; there are none if no pair has a finite value.
-        """
-        return quantiles(values[self.changed])
 
     def tokens(self, pairs: np.ndarray) -> list[bytes | None]:
         known = 0 if self.base.encoding else 1
@@ -164,21 +148,15 @@ class Diff(Result, verb="diff"):
         columns["cosine_distance"] = (float, self.cosine_distances.tolist() + no_values)
         columns["l2_distance"] = (float, self.distances.tolist() + no_values)
         columns["largest_difference"] = (float, self.largest_differences.tolist() + no_values)
-        columns["column"] = (int, self.columns.tolist() + no_values)
 
         run = {"embcli": __version__, "base": base.document(), "tuned": tuned.document()}
         summary = {
             "counts": self.counts,
-            "other_bits": self.other_bits,
             "different": self.different,
             "matched_by": self.matching.by,
             "atol": self.atol,
             "head": self.head.counts if self.head else None,
-            "lone_head": self.lone_head,
             "rules": self.rules,
-            "quantiles_at": list(QUANTILES_AT),
-            "cosine_distance": self.quantiles(self.cosine_distances),
-            "l2_distance": self.quantiles(self.distances),
         }
         return replace(listed(run, "rows", **columns), more={"diff": summary})
 
@@ -210,8 +188,6 @@ def diff(
     layer: TokenLayer | None = None,
     tokens: bool = False,
     atol: float = 0.0,
-    rows: Selection | None = None,
-    match: str | None = None,
     text: str | None = None,
     top: int = SHOWN_ROWS,
 ) -> Diff | TokenDiff:
@@ -219,9 +195,8 @@ def diff(
 
     Rows are matched by their tokens. Rows whose values differ by at most `atol` count as equal.
     `layer` names the only matrix that is compared; without it, the output heads are compared as
-    well, if both models have one of their own. `rows` chooses rows by their IDs, and `match`, a
-    regular expression, by their tokens. The IDs that both tokenizers give to a `text` are compared
-    as well. The page shows `top` rows of each kind.
+    well, if both models have one of their own. The IDs that both tokenizers give to a `text` are
+    compared as well. The page shows `top` rows of each kind.
 
     A GGUF file is compared with the model that it was made of: its values count as equal if they
     can be those of the model, rounded or quantised, and special tokens are compared, too.
@@ -242,8 +217,8 @@ def diff(
 
     notes = model.notes.begun(other.notes)
     compared: TokenLayer = layer or "token"
-    base_size, base_dim = shape_of(model.source, compared)
-    tuned_size, tuned_dim = shape_of(other.source, compared)
+    _, base_dim = shape_of(model.source, compared)
+    _, tuned_dim = shape_of(other.source, compared)
     has_tokens = model.source.encoding is not None and other.source.encoding is not None
     lengths = ""
     if base_dim != tuned_dim and not tokens:
@@ -255,14 +230,13 @@ def diff(
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
     if tokens or lengths:
-        found = compare_tokens(vocabulary(model), vocabulary(other), match, top, notes, text)
+        found = compare_tokens(vocabulary(model), vocabulary(other), top, notes, text)
         return replace(found, lengths=lengths)
 
     if compared == "token":
         remark_scaled(notes, model, other)
-    ids = chosen_rows(rows, None, max(base_size, tuned_size), None)
     converted = Converted.of(model.source, other.source)
-    options = _Options(atol, ids, match, top, converted)
+    options = _Options(atol, top, converted)
     result = _diff_of_layer(model, other, compared, options, notes)
     if text is not None:
         vocabulary(model)
@@ -274,8 +248,6 @@ def diff(
 
 class _Options(NamedTuple):
     atol: float
-    ids: np.ndarray | None  # the chosen rows, (n,) int64; None for all
-    match: str | None
     top: int
     converted: Converted | None
 
@@ -298,15 +270,9 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
     except InputError as error:  # a head is packed, or several tensors could be it
         notes.add(f"the output heads are not compared: {error}")
         return result
-    if base_head and tuned_head:
-        if base_head.dim != tuned_head.dim:
-            return result
-        return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
-    lone_head = base_head or tuned_head
-    are_models = _has_type(model) and _has_type(other)
-    if lone_head is None or lone_head.relation == "equal" or not are_models:
+    if base_head is None or tuned_head is None or base_head.dim != tuned_head.dim:
         return result
-    return replace(result, lone_head="BASE" if base_head else "TUNED")
+    return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
 
 
 def _own_head(model: Opened) -> Head | None:
@@ -320,14 +286,6 @@ def _own_head(model: Opened) -> Head | None:
     return None if head.tensor is None or head.relation == "same" else head
 
 
-def _has_type(model: Opened) -> bool:
-    """Return whether config.json or metadata say of what type a model is; other files are parts."""
-    from embcli.files.checkpoint import Checkpoint
-
-    source = model.source
-    return isinstance(source, Checkpoint) and bool(source.roles.settings.values.get("model_type"))
-
-
 def _diff_of_layer(
     model: Opened, other: Opened, layer: TokenLayer, options: _Options, notes: Notes
 ) -> Diff:
@@ -336,9 +294,6 @@ def _diff_of_layer(
     sizes = (base[layer].shape[0], tuned[layer].shape[0])
     encodings = (model.source.encoding, other.source.encoding)
     matching = match_rows(sizes, encodings)
-    matching = chosen_among(matching, encodings, options.ids, options.match)
-    if not sum(map(len, (*matching.pairs, *matching.alone))):
-        raise InputError(Sentence("{rows} and {match} choose no row to compare"))
     rounding = None
     if options.converted is not None:
         layers_of_gguf = base if options.converted.gguf is model.source else tuned
@@ -361,18 +316,10 @@ def _diff_of_layer(
         tuned=side("TUNED", 1, tuned),
         matching=matching,
         **compared._asdict(),
-        are_arrays=_is_array(model) and _is_array(other),
         atol=options.atol,
         top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,
     )
-
-
-def _is_array(model: Opened) -> bool:
-    from embcli.files.checkpoint import Checkpoint
-
-    source = model.source
-    return isinstance(source, Checkpoint) and source.tensors.is_array
 
 
 def _rules(

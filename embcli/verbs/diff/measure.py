@@ -17,7 +17,7 @@ from embcli.files.gguf import block_steps
 from embcli.files.numbers import held_by_float32, rounded_to
 from embcli.layer import Layer
 from embcli.numerics.statistics import squares
-from embcli.tokens import matching_rows, tokens_of
+from embcli.tokens import tokens_of
 
 Encodings = tuple[Encoding | None, Encoding | None]  # of BASE, and of TUNED; None if unknown
 
@@ -71,33 +71,6 @@ def _rows_of_equal_tokens(
     return np.array(base_rows, np.int64), np.array(tuned_rows, np.int64)
 
 
-def chosen_among(
-    matching: Matching, encodings: Encodings, ids: np.ndarray | None, match: str | None
-) -> Matching:
-    """Return a matching without the rows that were not chosen, by their IDs or their tokens.
-
-    A pair is chosen by its row of BASE, or by its token in TUNED if only TUNED has tokens. None
-    chooses all rows.
-    """
-    known = 0 if encodings[0] is not None else 1
-
-    def chosen(rows: np.ndarray, number: int) -> np.ndarray:
-        if ids is not None:
-            rows = np.intersect1d(rows, ids)
-        if match is None:
-            return rows
-        if encodings[number] is None and number != known:
-            return rows[:0]
-        return matching_rows(rows, match, encodings[number])
-
-    base_rows, tuned_rows = matching.pairs
-    base_alone, tuned_alone = matching.alone
-    known_rows = matching.pairs[known]
-    is_chosen = np.isin(known_rows, chosen(known_rows, known))
-    pairs = (base_rows[is_chosen], tuned_rows[is_chosen])
-    return Matching(pairs, (chosen(base_alone, 0), chosen(tuned_alone, 1)), matching.by)
-
-
 class ComparedRows(NamedTuple):
     """Which pairs of rows are equal, and how far apart the others are, as a Diff has it."""
 
@@ -105,9 +78,6 @@ class ComparedRows(NamedTuple):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64
     largest_differences: np.ndarray  # (pairs,) float64
-    columns: np.ndarray  # (pairs,) int64: where these are
-    # Pairs of one dtype that are equal in value, but not in bits, which decimals do not have.
-    other_bits: int
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -125,7 +95,6 @@ def compare_rows(
     count as equal if they may have been.
     """
     all_base_rows, all_tuned_rows = matching.pairs
-    has_bits = base.dtype == tuned.dtype != "decimal"
     base.load()
     tuned.load()
     count = len(all_base_rows)
@@ -133,8 +102,6 @@ def compare_rows(
     cosine_distances = np.zeros(count)
     distances = np.zeros(count)
     largest_differences = np.zeros(count)
-    columns = np.zeros(count, np.int64)
-    other_bits = 0
     values_per_block = 1 << 20
     step = max(values_per_block // base.shape[1], 1)
     blocks = np.split(np.arange(count), range(step, count, step))
@@ -142,8 +109,8 @@ def compare_rows(
     for pairs in watch(blocks, count, len):
         base_stored = base.stored(all_base_rows[pairs])
         tuned_stored = tuned.stored(all_tuned_rows[pairs])
-        if has_bits:
-            # Most rows have equal bytes, and need not become numbers.
+        if base.dtype == tuned.dtype != "decimal":
+            # Most rows have equal bytes, and need not become numbers. Decimals lose digits there.
             differs = (base_stored.view(np.uint8) != tuned_stored.view(np.uint8)).any(axis=1)
             pairs = pairs[differs]
             base_stored = base_stored[differs]
@@ -165,8 +132,6 @@ def compare_rows(
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        if has_bits:
-            other_bits += len(pairs) - len(changed)
         base_changed = base_rows[is_changed]
         tuned_changed = tuned_rows[is_changed]
         # Squares of very large and very small values are not numbers of float64: these are scaled.
@@ -176,15 +141,11 @@ def compare_rows(
         tuned_changed = np.ldexp(tuned_changed, -exponents[:, None])
         cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
         distances[changed] = np.ldexp(np.sqrt(squares(tuned_changed - base_changed)), exponents)
-        # Both take the first NaN for the largest.
         largest_differences[pairs] = differences.max(axis=1)
-        columns[pairs] = differences.argmax(axis=1)
 
     for values in (cosine_distances, distances, largest_differences):
         values[~np.isfinite(values)] = np.nan
-    return ComparedRows(
-        equal, cosine_distances, distances, largest_differences, columns, other_bits
-    )
+    return ComparedRows(equal, cosine_distances, distances, largest_differences)
 
 
 # Integers are compared as stored: float64 does not hold all of them.

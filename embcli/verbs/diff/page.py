@@ -60,19 +60,17 @@ def page(diff: Diff) -> Iterator[RenderableType]:
 
 
 def _matrices(diff: Diff) -> str:
+    if diff.layer == "head":
+        return "output heads"
     if any(side.origin.is_custom_tensor for side in diff.sides):
         return "tensors"
-    if diff.are_arrays:
-        return "arrays"
-    return "output heads" if diff.layer == "head" else "token matrices"
+    has_tokens = any(side.encoding for side in diff.sides)
+    return "token matrices" if has_tokens else "matrices"
 
 
 def _counts_in_words(diff: Diff) -> str:
     counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
-    text = ", ".join(counts) or "none"
-    if diff.other_bits:
-        text += f"; equal in value, not in bits (such as 0.0 and -0.0): {diff.other_bits:,}"
-    return text
+    return ", ".join(counts) or "none"
 
 
 def _matrix_in_words(diff: Diff, side: Side) -> str:
@@ -100,7 +98,6 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
     if diff.atol:
         largest = _distances_in_words(diff.largest_differences[pairs], precision)
         labels.append(Label("largest |difference|", largest))
-        labels.append(Label("column", diff.columns[pairs]))
 
     yield ""
     yield title("Changed most, and least" if excerpt.left_out else "Changed most")
@@ -121,9 +118,6 @@ def _verdict(diff: Diff) -> Answer:
     unopened = max(len(side.origin.unopened) for side in diff.sides)
     if diff.head is not None:
         clauses.append(f"the output heads {_verdict_in_words(diff.head)}")
-        unopened -= 1
-    if diff.lone_head:
-        clauses.append(f"only {diff.lone_head} has an output head of its own")
         unopened -= 1
     if any(side.origin.has_adapter for side in diff.sides):
         clauses.append("the adapter is not applied")

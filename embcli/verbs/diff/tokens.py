@@ -16,12 +16,12 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.encodings.encoding import Rules
-from embcli.errors import InputError, Notes, check_top
+from embcli.errors import Notes, check_top
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.tokens import matching_rows, token_text
-from embcli.wording import Sentence, counted
+from embcli.tokens import token_text
+from embcli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -35,13 +35,10 @@ class Vocabulary(NamedTuple):
     path: str
     encoding: Encoding
 
-    def ids_by_token(self, match: str | None) -> dict[bytes, list[int]]:
-        """Return the IDs of each token that matches; a few tokens have several."""
-        ids = np.arange(self.encoding.vocabulary_size)
-        if match is not None:
-            ids = matching_rows(ids, match, self.encoding)
+    def ids_by_token(self) -> dict[bytes, list[int]]:
+        """Return the IDs of each token; a few tokens have several."""
         found: dict[bytes, list[int]] = {}
-        for token_id in ids.tolist():
+        for token_id in range(self.encoding.vocabulary_size):
             token = self.encoding.token_bytes(token_id)
             if token is not None:
                 found.setdefault(token, []).append(token_id)
@@ -128,20 +125,15 @@ def differences(counts: Mapping[Any, int], unit: str) -> list[str]:
 
 
 def compare_tokens(
-    base: Vocabulary,
-    tuned: Vocabulary,
-    match: str | None,
-    top: int,
-    notes: Notes,
-    text: str | None = None,
+    base: Vocabulary, tuned: Vocabulary, top: int, notes: Notes, text: str | None = None
 ) -> TokenDiff:
-    """Return the tokens in which two vocabularies differ; `match` chooses tokens by a pattern.
+    """Return the tokens in which two vocabularies differ.
 
     The IDs that both give to a text are compared as well.
     """
     check_top(top)
-    base_ids = base.ids_by_token(match)
-    tuned_ids = tuned.ids_by_token(match)
+    base_ids = base.ids_by_token()
+    tuned_ids = tuned.ids_by_token()
     same = 0
     changes: list[TokenChange] = []
     for token in base_ids | tuned_ids:
@@ -155,11 +147,7 @@ def compare_tokens(
                 changes.append(TokenChange(token, "added", None, tuned_id))
             else:
                 changes.append(TokenChange(token, "moved", base_id, tuned_id))
-    if match is not None and not same and not changes:
-        raise InputError(Sentence("{match} {given!r} matches no token", given=match[:60]))
-    rules = None
-    if not match or text is not None:
-        rules = different_rules(base.encoding, tuned.encoding, text)
+    rules = different_rules(base.encoding, tuned.encoding, text)
     return TokenDiff(base, tuned, same, tuple(changes), rules, top, notes=notes)
 
 

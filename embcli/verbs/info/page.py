@@ -46,7 +46,7 @@ def _machine_page(info: Info) -> RenderResult:
     yield ruled(
         [
             Label("encoding", list(info.encodings), "left"),
-            Label("tokens", sizes),
+            Label("V", sizes),
         ]
     )
 
