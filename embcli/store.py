@@ -1,4 +1,4 @@
-"""The store: seeded layers, headers of remote files, and answers of transformers.
+"""The store: seeded layers, and answers of transformers.
 
 They are kept for later runs, each as a .npy file, written atomically; what is not a layer is an
 array of bytes. Above 2 GB the least recently used ones are removed. Whatever is not a regular file,
@@ -34,7 +34,7 @@ class KeptFile(NamedTuple):
     used: float  # time of the last use, seconds since the epoch
 
 
-_NAME = re.compile(rf"(token|position|header|tokenizer|weights)-[\w.+-]+\.npy|{PARTIAL.pattern}")
+_NAME = re.compile(rf"(token|position|tokenizer|weights)-[\w.+-]+\.npy|{PARTIAL.pattern}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from embcli.asked.process import RefusedError
+
 Facts = dict[str, Any]
 
 ANSWERS: dict[str, Facts] = json.loads(Path(__file__).with_name("recorded.json").read_text("utf-8"))
@@ -68,6 +70,13 @@ class Recorded:
             raise answer
         return answer(**question) if callable(answer) else answer
 
+    def answer(self, about: str, **question: Any) -> Facts:
+        """Answer as `process.answer` does, which raises no refusal."""
+        try:
+            return {"facts": self(about, **question)}
+        except RefusedError as error:
+            return {"refused": str(error)}
+
 
 def install(monkeypatch: pytest.MonkeyPatch, python: tuple[int, int] = (3, 11)) -> None:
     """Let transformers count as installed and as to be asked, whether it is there or not."""
@@ -83,6 +92,6 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> Recorded:
     """Let recorded answers take the place of transformers."""
     install(monkeypatch)
     recorded = Recorded()
-    for module in ("embcli.asked.folder", "embcli.encodings.asked"):
-        monkeypatch.setattr(f"{module}.ask", recorded)
+    monkeypatch.setattr("embcli.asked.folder.answer", recorded.answer)
+    monkeypatch.setattr("embcli.encodings.asked.ask", recorded)
     return recorded

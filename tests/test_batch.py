@@ -228,14 +228,6 @@ def test_a_batch_has_eight_samples_or_as_many_as_there_are_unless_a_size_is_give
         model.batch([*range(4)])
 
 
-def test_samples_follow_one_another_unless_a_stride_is_given():
-    model = embcli.seeded(vocab=50, dim=2)
-
-    inputs = model.batch([*range(40)], max_length=6, batch_size=3).inputs
-
-    assert inputs[:, 0].tolist() == [0, 6, 12]
-
-
 # --- on a page ------------------------------------------------------------------------------------
 
 

@@ -283,6 +283,17 @@ async def test_keys_at_random_end_nothing():
             assert app.is_running
 
 
+async def test_rows_beyond_many_screens_take_the_place_of_the_last_one():
+    async with walk() as (app, pilot):
+        await press(pilot, "enter")
+        for row in range(30):
+            await press(pilot, "colon", *str(row), "enter")
+            assert app.screen.row == row
+        assert len(app.screen_stack) == 20
+        await press(pilot, *["escape"] * 19)
+        assert len(app.screen_stack) == 1
+
+
 async def test_a_prompt_that_is_left_changes_nothing(snapshot):
     async with walk(size=(80, 8)) as (app, pilot):
         before = lines(app)

@@ -439,5 +439,5 @@ def test_where_one_of_two_models_scales_it_is_told_once(in_process):
 def test_torch_is_not_imported_to_scale_and_to_add(model_type, monkeypatch):
     config, names, _ = CASES[model_type]
     path = model({"model_type": model_type, **config}, names)
-    monkeypatch.setattr("embcli.numerics.steps.loading_torch", None)
+    monkeypatch.setattr("embcli.numerics.steps.load_torch", None)
     assert str(embcli.open(path).lookup([1, 2]))

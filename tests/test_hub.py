@@ -95,18 +95,7 @@ def test_the_folder_of_the_cache_is_that_of_its_own_variables(monkeypatch, varia
 # --- folders --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        "model.safetensors pytorch_model.bin model.fp16.safetensors tf_model.h5",
-        "model.safetensors.index.json model-00001-of-00002.safetensors model.fp16.safetensors",
-        "pytorch_model.bin training_args.bin optimizer.pt",
-        "pytorch_model.bin.index.json pytorch_model-1.bin",
-        "consolidated.safetensors tokenizer.json",
-        "a-00001-of-00002.gguf a-00002-of-00002.gguf",
-        "own.npz notes.txt",
-    ],
-)
+@cases
 def test_the_file_of_a_folder_is_the_model(tmp_path, files):
     names = files.split()
     for name in names:
@@ -213,9 +202,7 @@ def test_a_manifest_that_lies_is_refused_and_not_listed(in_process, home, manife
     assert listed.out == b""
 
 
-@pytest.mark.parametrize(
-    "name", ["../x", "x:../../y", "a/b/c/d", "", ":", "x\0", "\x1b[2J", "x" * 999]
-)
+@cases
 def test_names_that_leave_a_store_are_refused(home, name):
     (home / "x").write_text("secret")
     with pytest.raises(InputError, match="not found in"):

@@ -7,7 +7,6 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource, file_name
 from embcli.store import Store
 from tests.oracles import assert_same_bits, live
+from tests.readers import as_npy
 from tests.runners import TIMEOUT
 
 SMALL = Seeded(6, 3, 5)
@@ -127,6 +127,7 @@ SPOILT: dict[str, Callable[[Path], object]] = {
     "a link": put_link,
     "empty": Path.touch,
     "nonsense": lambda place: place.write_bytes(b"nonsense" * 99),
+    "cut": lambda place: place.write_bytes(as_npy(np.zeros((6, 3), np.float32))[:-1]),
     "other numbers": lambda place: np.save(place, np.zeros((6, 3))),
     "whole numbers": lambda place: np.save(place, np.zeros((6, 3), np.int32)),
     "another shape": lambda place: np.save(place, np.zeros((3, 6), np.float32)),
@@ -148,15 +149,6 @@ def test_a_folder_in_place_of_a_layer_is_done_without(store):
     path(store).mkdir(parents=True)
     for _ in range(2):
         assert_right(opened(store))
-
-
-def test_a_file_that_was_cut_is_drawn_anew(store):
-    opened(store)
-    whole = path(store).read_bytes()
-    for end in range(0, len(whole), 7):
-        path(store).write_bytes(whole[:end])
-        assert_right(opened(store))
-        assert path(store).read_bytes() == whole
 
 
 # --- what is written ------------------------------------------------------------------------------
@@ -223,18 +215,6 @@ def test_a_folder_that_cannot_be_written_is_noted_and_done_without(tmp_path, fol
     assert f"nothing is cached: cannot write to {tmp_path / folder} (" in str(note)
 
 
-def test_a_full_disk_is_noted_and_leaves_nothing(store, monkeypatch):
-    def full(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr(store_module.npy, "write_array_header_1_0", full)
-    notes = Notes()
-    assert_right(opened(store, notes=notes))
-    assert in_folder(store) == set()
-    (note,) = notes
-    assert "No space left on device" in str(note)
-
-
 def test_processes_at_once_are_right_and_leave_one_file(process, here):
     words = ("weights", *WORDS, "-f", "csv")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -242,13 +222,6 @@ def test_processes_at_once_are_right_and_leave_one_file(process, here):
     outputs = {started.communicate(timeout=TIMEOUT) for started in running}
     assert len(outputs) == 1
     assert in_folder(here) == {path(here).name}
-
-
-def test_threads_draw_and_read_the_same_rows(store):
-    with ThreadPoolExecutor(4) as pool:
-        layers = [*pool.map(lambda _: opened(store), range(8))]
-    for layer in layers:
-        assert_right(layer)
 
 
 # --- torch, which draws ---------------------------------------------------------------------------

@@ -44,12 +44,6 @@ def written(folder: str, tensors: dict[str, np.ndarray], **config: Any) -> None:
     Path(folder, "config.json").write_text(json.dumps(config))
 
 
-def test_the_weights_of_a_head_are_its_rows():
-    head = embcli.open("own.safetensors").weights(layer="head", rows="2:5", columns="1:4")
-
-    np.testing.assert_array_equal(head.head, vectors(2)[2:5, 1:4] * [[1], [0], [1]])
-
-
 @pytest.mark.parametrize("metric", get_args(Metric))
 def test_the_neighbours_in_a_head_are_those_in_a_matrix_of_its_rows(metric):
     found = embcli.open("own.safetensors").neighbors([7], layer="head", metric=metric, top=5)
@@ -57,19 +51,6 @@ def test_the_neighbours_in_a_head_are_those_in_a_matrix_of_its_rows(metric):
 
     assert found.ids.tolist() == wanted.ids.tolist()
     assert found.scores.tolist() == wanted.scores.tolist()
-
-
-def test_a_diff_of_heads_is_that_of_matrices_of_their_rows():
-    changed = vectors(2)
-    changed[[1, 8]] += 1
-    save_file({"wte.weight": vectors(1), "lm_head.weight": changed}, "tuned.safetensors")
-    save_file({"wte.weight": changed}, "tuned-head.safetensors")
-
-    found = embcli.open("own.safetensors").diff(embcli.open("tuned.safetensors"), layer="head")
-    wanted = embcli.open("head.safetensors").diff(embcli.open("tuned-head.safetensors"))
-
-    assert found.counts == wanted.counts
-    assert found.distances.tolist() == wanted.distances.tolist()
 
 
 def test_an_audit_of_a_layer_has_the_rows_of_no_other():

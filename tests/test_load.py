@@ -50,7 +50,7 @@ class Asked:
         self.tensors = tensors
         if isinstance(self.facts, NotAskedError):
             raise self.facts
-        return self.facts
+        return {"facts": self.facts}
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     write_config()
     write(tensors())
     answering = Asked()
-    monkeypatch.setattr("embcli.asked.weights.ask", answering)
+    monkeypatch.setattr("embcli.asked.weights.answer", answering)
     return answering
 
 
@@ -126,7 +126,7 @@ def test_without_an_answer_the_verdict_is_another(asked, in_process):
 def test_an_answer_is_kept_until_the_tensors_or_config_json_change(asked, monkeypatch):
     monkeypatch.undo()
     recorded.install(monkeypatch)
-    monkeypatch.setattr("embcli.asked.weights.ask", asked)
+    monkeypatch.setattr("embcli.asked.weights.answer", asked)
     monkeypatch.chdir(asked.place)
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(asked.place / "cache"))
     for change in (

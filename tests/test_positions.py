@@ -125,15 +125,6 @@ def test_relative_positions_are_rows_of_a_seeded_layer_by_clipped_distance():
     assert_same_bits(found["position"], layers["position"][clipped + 16])
 
 
-def test_chosen_relative_positions_are_those_of_the_whole():
-    whole = table("relative").position
-
-    chosen = matrices_of(table("relative", rows="39,0:2", columns="5,1"))
-
-    rows = whole[[39, 0, 1]]
-    assert_same_bits(chosen["position"], rows[:, :, [5, 1]])
-
-
 def test_similarity_of_relative_positions_is_the_product_with_a_token_row():
     token_row = TOKEN_ROWS[9].astype(np.float64)
     rows = table("relative").position.astype(np.float64)

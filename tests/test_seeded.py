@@ -180,19 +180,6 @@ def test_a_seed_is_taken_as_torch_takes_it(in_process, tmp_path, monkeypatch, se
     assert len(kept) == 1
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_comparison_takes_a_seed_as_torch_takes_it(seed):
-    torch.manual_seed(seed)
-    linear = torch.nn.Linear(6, 3, bias=False)
-    expected = linear.weight.detach().numpy()
-
-    for spelled in (seed, seed % 2**64):
-        comparison = embcli.seeded(6, 3).compare([2], seed=spelled)
-
-        assert comparison.run["seed"] == torch.initial_seed()
-        assert_same_bits(comparison.first, expected)
-
-
 @pytest.mark.parametrize(("name", "size"), [("token", "vocab"), ("position", "context_length")])
 def test_a_layer_larger_than_the_machine_is_refused_and_one_as_large_is_not(
     monkeypatch, name, size

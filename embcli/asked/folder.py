@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from embcli.asked.kept import facts_in, kept_answer
-from embcli.asked.process import Facts, ask
+import orjson
+
+from embcli.asked.kept import kept_answer
+from embcli.asked.process import Facts, answer, facts_in
 from embcli.binary import Binary, read_whole
 from embcli.errors import Notes
 
@@ -39,7 +41,7 @@ def tokenizer_of(folder: Path, notes: Notes) -> AskedTokenizer:
 
     def asked() -> Facts:
         notes.add(f"asking transformers for the tokenizer of {str(folder)!r}: some seconds")
-        return ask("tokenizer", folder=str(folder.absolute()))
+        return answer("tokenizer", folder=str(folder.absolute()))
 
     return kept_answer("tokenizer", _described(folder), asked, _parsed, notes)
 
@@ -54,5 +56,7 @@ def _described(folder: Path) -> Iterator[bytes]:
 
 
 @lru_cache(2)
-def _parsed(answer: bytes) -> AskedTokenizer:
-    return AskedTokenizer(**facts_in(answer))
+def _parsed(data: bytes) -> AskedTokenizer:
+    found = orjson.loads(data)
+    facts = facts_in(found)
+    return AskedTokenizer(**facts)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import orjson
 
-from embcli.asked.process import Facts, NotAskedError, RefusedError, why_not
+from embcli.asked.process import Facts, NotAskedError, why_not
 from embcli.errors import Notes
 from embcli.store import Store
 
@@ -38,8 +38,10 @@ def kept_answer(
     reason = why_not()
     if reason:
         raise NotAskedError(reason)
-    digest = sha256(Path(__file__).with_name("child.py").read_bytes())
-    digest.update(" ".join(_installed()).encode())
+    child = Path(__file__).with_name("child.py")
+    digest = sha256(child.read_bytes())
+    versions = " ".join(_installed())
+    digest.update(versions.encode())
     for data in described:
         digest.update(f" {len(data)} ".encode())
         digest.update(data)
@@ -50,25 +52,11 @@ def kept_answer(
     if kept is not None:
         with suppress(ValueError, KeyError, TypeError):  # It may be damaged.
             return parsed(kept.tobytes())
-    found: Facts = {}
-    try:
-        found["facts"] = asked()
-    except RefusedError as error:
-        found["refused"] = str(error)
-    answer = orjson.dumps(found)
+    answer = orjson.dumps(asked())
     if store:
         array = np.frombuffer(answer, np.uint8)
         store.write(name, array.shape, [array], notes, np.uint8)
     return parsed(answer)
-
-
-def facts_in(answer: bytes) -> Facts:
-    """Return the facts of an answer; raises RefusedError if it is a refusal."""
-    found = orjson.loads(answer)
-    if "refused" in found:
-        raise RefusedError(found["refused"])
-    facts: Facts = found["facts"]
-    return facts
 
 
 def _installed() -> list[str]:

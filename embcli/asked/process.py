@@ -40,19 +40,29 @@ def ask(about: str, **question: Any) -> Facts:
 
     Raises RefusedError if its reason is in the files, and NotAskedError if there is no answer.
     """
-    reason = why_not()
-    if reason:
-        raise NotAskedError(reason)
+    return facts_in(answer(about, **question))
+
+
+def answer(about: str, **question: Any) -> Facts:
+    """Return the answer to a question: `facts`, or why the files are `refused`.
+
+    Raises NotAskedError if there is none.
+    """
     try:
         with _LOCK:
-            answer = _Child.living().answer({"about": about, **question})
+            found = _Child.living().answer({"about": about, **question})
     except OSError as error:
         raise NotAskedError(f"no process can be started ({error.strerror})") from None
-    if "not_asked" in answer:
-        raise NotAskedError(answer["not_asked"])
-    if "refused" in answer:
-        raise RefusedError(answer["refused"])
-    facts: Facts = answer["facts"]
+    if "not_asked" in found:
+        raise NotAskedError(found["not_asked"])
+    return found
+
+
+def facts_in(found: Facts) -> Facts:
+    """Return the facts of an answer; raises RefusedError if it is a refusal."""
+    if "refused" in found:
+        raise RefusedError(found["refused"])
+    facts: Facts = found["facts"]
     return facts
 
 
@@ -109,21 +119,15 @@ class _Child:
         try:
             self._send(question)
             line = self._answers.get(timeout=SECONDS)
-        except Empty:
+            found: Facts = orjson.loads(line)
+        except BaseException as error:  # A late answer must not be taken for the next one.
             self.end()
-            raise NotAskedError(f"no answer within {SECONDS} seconds") from None
-        except BaseException:  # A late answer must not be taken for the next one.
-            self.end()
+            if isinstance(error, Empty):
+                raise NotAskedError(f"no answer within {SECONDS} seconds") from None
+            if isinstance(error, ValueError):
+                raise NotAskedError("it ended without an answer") from None
             raise
-        if not line.endswith(b"\n"):
-            self.end()
-            raise NotAskedError("it ended without an answer")
-        try:
-            answer: Facts = orjson.loads(line)
-        except ValueError:
-            self.end()
-            raise NotAskedError("its answer is not JSON") from None
-        return answer
+        return found
 
     def _send(self, message: object) -> None:
         pipe = self._process.stdin

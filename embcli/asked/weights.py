@@ -1,20 +1,18 @@
 """Which tensors of a folder the class of config.json finds, and which it ties.
 
-The question is asked beside other work; transformers opens no file of weights for the answer.
+transformers opens no file of weights for the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 
 import orjson
 
-from embcli.asked.kept import facts_in, kept_answer
-from embcli.asked.process import Facts, NotAskedError, ask
+from embcli.asked.kept import kept_answer
+from embcli.asked.process import Facts, NotAskedError, answer, facts_in
 from embcli.errors import Notes
 
 TensorSize = tuple[str, Sequence[int]]  # a dtype, as torch names it, and a shape
@@ -48,27 +46,24 @@ class ModelFacts:
         return self.ties.get(self.head, self.head) == self.ties.get(self.token, self.token)
 
 
-def question(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> Future[ModelFacts]:
-    """Ask about a folder's weights, which is answered while something else is done.
+def facts_of(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> ModelFacts:
+    """Return what the class makes of a folder's weights; raises NotAskedError without an answer.
 
-    `tensors` has the dtype and the shape of each tensor of its files, by name. Without an answer
-    the result raises NotAskedError.
+    `tensors` has the dtype and the shape of each tensor of its files, by name.
     """
-    answer: Future[ModelFacts] = Future()
 
     def asked() -> Facts:
-        return ask("weights", folder=str(folder.absolute()), tensors=tensors)
+        return answer("weights", folder=str(folder.absolute()), tensors=tensors)
 
-    def answered() -> None:
-        try:
-            described = [(folder / "config.json").read_bytes(), orjson.dumps(tensors)]
-            answer.set_result(kept_answer("weights", described, asked, _parsed, notes))
-        except Exception as error:  # Somebody waits for the answer.
-            answer.set_exception(NotAskedError(str(error)))
-
-    Thread(target=answered, daemon=True).start()
-    return answer
+    try:
+        config = (folder / "config.json").read_bytes()
+        described = [config, orjson.dumps(tensors)]
+        return kept_answer("weights", described, asked, _parsed, notes)
+    except Exception as error:  # An audit goes on without an answer, whatever the reason.
+        raise NotAskedError(str(error)) from None
 
 
-def _parsed(answer: bytes) -> ModelFacts:
-    return ModelFacts(**facts_in(answer))
+def _parsed(data: bytes) -> ModelFacts:
+    found = orjson.loads(data)
+    facts = facts_in(found)
+    return ModelFacts(**facts)

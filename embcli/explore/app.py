@@ -28,6 +28,8 @@ from embcli.explore.row import RowScreen
 from embcli.explore.view import ExplorerScreen, sentence
 from embcli.verbs.explain import explain
 
+_MOST_SCREENS = 20  # that Escape leads back through
+
 
 class KeysScreen(ExplorerScreen):
     """The keys of all screens, as `embcli explain` lists them."""
@@ -139,8 +141,16 @@ class Explorer(App[list[str]]):
             await self.push_screen(screen, self.screen.go_to)
 
     async def open_row(self, row: int, column: int = 0) -> None:
+        """Open the screen of a row; above many screens it takes the place of the last one.
+
+        The garbage collector looks through all of them: 100 keep a key waiting for seconds.
+        """
         with self.errors_as_notes():
-            await self._open(RowScreen(self.matrix, row, column))
+            screen = RowScreen(self.matrix, row, column)
+            if len(self.screen_stack) < _MOST_SCREENS:
+                await self._open(screen)
+            elif self.return_code is None:
+                self.switch_screen(screen)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # Textual gives a colon to a field that has the focus, but not a slash, whose Unicode name

@@ -1,8 +1,7 @@
 """The files of a model on the hub, behind the interface of files on disk.
 
 A model is read at one commit. Its small files go into the local cache, so that the rest of embcli
-finds them beside the weights. Ranges of the weights are read by requests, and stay in memory; the
-first bytes of a file, its header, are kept for later runs.
+finds them beside the weights. Ranges of the weights are read by requests, and stay in memory.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,11 +22,9 @@ from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
 from embcli.hub.local import TOKENIZERS, Preference, module_folders
 from embcli.hub.session import Request, Session, hub
-from embcli.store import Store
 from embcli.wording import in_bytes
 
 _FIRST = 1 << 17  # bytes of the first request, which hold most headers
-_GAP = 1 << 14  # bytes between ranges that are read faster than another request is answered
 _PART = 1 << 23  # bytes of a request for a part of a matrix
 _SMALL = 50_000_000  # bytes; longer files are not downloaded
 # The files that are downloaded beside tokenizers: an index, and settings.
@@ -188,56 +184,38 @@ class RemoteBinary(Binary):
         self.name = folder.location(name)
         self.size = folder.sizes[name]
         self._url = folder.url_of(name)
-        self._store = Store.from_environment(folder.notes)
         self._pieces: list[tuple[range, bytes]] = []  # what has been read
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return up to `length` bytes of a header, which is read ahead, and kept for later runs.
+        """Return up to `length` bytes of a header, which is read ahead.
 
         As much is read as stands before it: a longer header takes few requests.
         """
         byte_range = range(offset, min(offset + length, self.size))
         if not byte_range:
             return b""
-        known = self._known(byte_range)
-        if known is not None:
-            return known
-        ahead = max(len(byte_range), _FIRST, offset)
-        read_ahead = range(offset, min(offset + ahead, self.size))
-        key = sha256(f"{self._url} {read_ahead}".encode()).hexdigest()
-        name = f"header-{key[:32]}.npy"
-        kept = self._store.read(name, (len(read_ahead),), np.uint8) if self._store else None
-        if kept is not None:
-            data = kept.tobytes()
-        else:
+        if self._known(byte_range) is None:
+            ahead = max(len(byte_range), _FIRST, offset)
+            read_ahead = range(offset, min(offset + ahead, self.size))
             (data,) = self.folder.session.fetch([self._request(read_ahead)])
-            if self._store:
-                array = np.frombuffer(data, np.uint8)
-                self._store.write(name, array.shape, [array], self.folder.notes, np.uint8)
-        self._pieces.append((read_ahead, data))
-        return data[: len(byte_range)]
+            self._pieces.append((read_ahead, data))
+        return self._known(byte_range) or b""
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        """Fill an array with ranges of bytes; ranges that are near each other are one request.
+        """Fill an array with ranges of bytes, each of which is one request.
 
         They stay in memory: a result can ask for the same rows for each of its matrices.
         """
         pairs = zip(offsets, lengths, strict=True)
         byte_ranges = [range(offset, offset + length) for offset, length in pairs if length]
-        missing: list[range] = []
-        for byte_range in byte_ranges:
-            if self._known(byte_range) is not None:
-                continue
-            if missing and 0 <= byte_range.start - missing[-1].stop < _GAP:
-                missing[-1] = range(missing[-1].start, byte_range.stop)
-            else:
-                missing.append(byte_range)
+        missing = [byte_range for byte_range in byte_ranges if self._known(byte_range) is None]
         self._pieces += zip(missing, self._fetch(missing), strict=True)
 
         unfilled = buffer.reshape(-1).view(np.uint8).data
         for byte_range in byte_ranges:
-            unfilled[: len(byte_range)] = self._known(byte_range) or b""
-            unfilled = unfilled[len(byte_range) :]
+            length = len(byte_range)
+            unfilled[:length] = self._known(byte_range) or b""
+            unfilled = unfilled[length:]
 
     def load(self, byte_range: range, what: str) -> None:
         if self._known(byte_range) is not None:

@@ -1,8 +1,7 @@
 """Exact search for the rows nearest to a query, in float64 and block by block.
 
-`neighbors` calls `nearest`, which reads the rows of a layer in blocks. A matrix product tells which
-rows of a block may be among the first k, by a margin far above its rounding. These are scored row
-by row, so that equal rows have equal scores wherever they are; the scores decide, ties by ID.
+`neighbors` calls `nearest`, which reads the rows of a layer in blocks. Each row is summed by
+itself, so that equal rows have equal scores wherever they are; the scores decide, ties by ID.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
 from embcli.names import METRICS, Metric
-from embcli.numerics.statistics import numbered_blocks, squares
+from embcli.numerics.statistics import numbered_blocks
 
 _BLOCK_VALUES = 1 << 18
 _NO_IDS = np.empty(0, np.int64)
@@ -87,16 +86,13 @@ def _ranked(
 
     The latter are not finite, or zero under cosine, (n,) int64 each.
     """
-    vectors = np.stack(queries, axis=1)  # (D, queries)
-    # The ranking of the rows so far, and the rows since then, of which k are worth a new one.
-    candidates = [[Ranking(_NO_IDS, np.empty(0))] for _ in queries]
-    thresholds = np.full(len(queries), -np.inf)  # what the upper bound of a row must reach
+    rankings = [Ranking(_NO_IDS, np.empty(0)) for _ in queries]
     not_finite = [_NO_IDS]
     zero = [_NO_IDS]
     for ids, block in blocks:
         with np.errstate(invalid="ignore"):  # non-finite rows are found below
             rows = block.astype(np.float64)
-            squared_lengths = squares(rows)
+            squared_lengths = np.square(rows).sum(axis=1)
         has_score = np.isfinite(squared_lengths)
         not_finite.append(ids[~has_score])
         if metric == "cosine":
@@ -107,59 +103,32 @@ def _ranked(
             rows = rows[has_score]
             squared_lengths = squared_lengths[has_score]
 
-        upper_bounds = _upper_bounds(rows, squared_lengths[:, None], vectors, metric)
-        may_be_first = upper_bounds >= thresholds
-        for number in np.flatnonzero(may_be_first.any(axis=0)).tolist():
-            chosen = np.flatnonzero(may_be_first[:, number])
-            chosen = chosen[~np.isin(ids[chosen], excluded[number])]
-            scores = _scores(rows[chosen], queries[number], metric)
-            candidates[number].append(Ranking(ids[chosen], scores))
-            if sum(len(rows.ids) for rows in candidates[number][1:]) >= k:
-                ranking = _first(k, metric, candidates[number])
-                candidates[number] = [ranking]
-                thresholds[number] = _nearness(float(ranking.scores[-1]), metric)
-    rankings = [_first(k, metric, each) for each in candidates]
+        for number, query in enumerate(queries):
+            is_allowed = ~np.isin(ids, excluded[number])
+            scores = _scores(rows, squared_lengths, query, metric)
+            found = Ranking(ids[is_allowed], scores[is_allowed])
+            rankings[number] = _first(k, metric, [rankings[number], found])
     return rankings, np.concatenate(not_finite), np.concatenate(zero)
 
 
-def _upper_bounds(
-    rows: np.ndarray, squared_lengths: np.ndarray, vectors: np.ndarray, metric: Metric
+def _scores(
+    rows: np.ndarray, squared_lengths: np.ndarray, query: np.ndarray, metric: Metric
 ) -> np.ndarray:
-    """Return how near rows, (n, D), are at most to vectors, (D, queries): larger for nearer.
-
-    `squared_lengths` are those of the rows, (n, 1). The bound is a cosine, a dot product, or under
-    l2 minus a squared distance; it exceeds what the matrix product gives by more than its rounding.
-    """
-    margin = 1e-9  # a share of the product of two lengths
-    products = rows @ vectors
-    squared_lengths_of_vectors = np.square(vectors).sum(axis=0)
-    match metric:
-        case "cosine":
-            nearness = products / np.sqrt(squared_lengths * squared_lengths_of_vectors)
-            rounding = margin
-        case "dot":
-            nearness = products
-            rounding = margin * np.sqrt(squared_lengths * squared_lengths_of_vectors)
-        case "l2":
-            nearness = 2 * products - squared_lengths - squared_lengths_of_vectors
-            rounding = margin * (squared_lengths + squared_lengths_of_vectors)
-    upper_bounds: np.ndarray = nearness + rounding
-    return upper_bounds
-
-
-def _scores(rows: np.ndarray, query: np.ndarray, metric: Metric) -> np.ndarray:
     """Return the score of each row, (n,) float64; each row is summed by itself."""
     scores: np.ndarray
     match metric:
         case "cosine":
             products = (rows * query).sum(axis=1)
-            squared_lengths = np.square(rows).sum(axis=1)
-            cosines = products / np.sqrt(squared_lengths * np.square(query).sum())
+            squared_length = np.square(query).sum()
+            lengths = np.sqrt(squared_lengths * squared_length)
+            cosines = products / lengths
             scores = cosines.clip(-1, 1)
         case "dot":
             scores = (rows * query).sum(axis=1)
         case "l2":
-            scores = np.sqrt(np.square(rows - query).sum(axis=1))
+            differences = rows - query
+            np.square(differences, out=differences)
+            scores = np.sqrt(differences.sum(axis=1))
     return scores
 
 
@@ -170,12 +139,3 @@ def _first(k: int, metric: Metric, rankings: list[Ranking]) -> Ranking:
     distances = scores if METRICS[metric].is_distance else -scores
     order = np.lexsort((ids, distances))[:k]
     return Ranking(ids[order], scores[order])
-
-
-def _nearness(score: float, metric: Metric) -> float:
-    """Return the nearness with a score, in the unit of _upper_bounds."""
-    match metric:
-        case "cosine" | "dot":
-            return score
-        case "l2":
-            return -(score**2)

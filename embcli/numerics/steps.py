@@ -14,7 +14,7 @@ import numpy as np
 from embcli.layer import Layer
 from embcli.positions.sinusoidal import sinusoids
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, RecipeStep, Scale
-from embcli.seeded_layers.build import loading_torch
+from embcli.seeded_layers.build import load_torch
 
 Tensors = Callable[[str], np.ndarray]  # returns a tensor by its name, as float32
 
@@ -68,8 +68,8 @@ def apply(
 
 
 def _normed(step: Norm, rows: np.ndarray, tensor: Tensors) -> np.ndarray:
-    with loading_torch():
-        import torch
+    load_torch()
+    import torch
 
     values = torch.from_numpy(rows)
     gain = torch.from_numpy(tensor(step.weight))
@@ -89,8 +89,8 @@ def _normed(step: Norm, rows: np.ndarray, tensor: Tensors) -> np.ndarray:
 
 def _projected(step: Project, rows: np.ndarray, tensor: Tensors) -> np.ndarray:
     """Return the rows of a text, (T, columns), multiplied by a matrix."""
-    with loading_torch():
-        import torch
+    load_torch()
+    import torch
 
     weight = torch.from_numpy(tensor(step.weight))
     bias = torch.from_numpy(tensor(step.bias)) if step.bias else None

@@ -20,7 +20,7 @@ from embcli.positions.kind import (
     frequencies,
 )
 from embcli.recipe import AddPosition
-from embcli.seeded_layers.build import loading_torch
+from embcli.seeded_layers.build import load_torch
 
 
 def sinusoidal(
@@ -73,8 +73,8 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     if step.sinusoid_formula == "sines, cosines in float64":
         return _sinusoids_in_float64(dim, positions)
 
-    with loading_torch():
-        import torch
+    load_torch()
+    import torch
 
     shifted = np.maximum(positions + step.position_offset, 0)
     column = torch.from_numpy(shifted).float()[:, None]  # (n, 1)

@@ -1,6 +1,6 @@
 """The torch that would draw here, and the processor, found without importing torch.
 
-Kept layers are named after it, so that a lookup in one needs no torch. `loading_torch` is the one
+Kept layers are named after it, so that a lookup in one needs no torch. `load_torch` is the one
 way to load torch.
 """
 
@@ -11,8 +11,7 @@ import platform
 import re
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -46,10 +45,11 @@ def this_build() -> Build:
             if line.startswith((b"flags", b"Features")):
                 flags = line
                 break
+    forced = os.environ.get("ATEN_CPU_CAPABILITY", "")
     return Build(
         torch=torch,
         machine=platform.machine(),
-        cpu=f"{zlib.crc32(flags):08x}{os.environ.get('ATEN_CPU_CAPABILITY', '')}",
+        cpu=f"{zlib.crc32(flags):08x}{forced}",
         libc=f"{library}-{version}" if library else platform.release(),
         version=torch.rpartition("+")[0] or torch,
         capability=_capability(flags),
@@ -79,8 +79,7 @@ def _capability(line: bytes) -> str:
     return "AVX2" if flags >= _AVX2 else "DEFAULT"
 
 
-@contextmanager
-def loading_torch(notes: Notes | None = None) -> Iterator[None]:
+def load_torch(notes: Notes | None = None) -> None:
     """Import torch, in a thread of its own; raises LayerError, with the reason, if that fails.
 
     The notes are told if it takes long. While torch starts, its C++ code calls Python and lets no
@@ -89,21 +88,21 @@ def loading_torch(notes: Notes | None = None) -> Iterator[None]:
     """
     if this_build().torch == NO_TORCH:
         raise LayerError("torch is not installed, and is needed here; pip install torch")
-    if "torch" not in sys.modules:
-        from concurrent.futures import ThreadPoolExecutor, wait
+    if "torch" in sys.modules:
+        return
+    from concurrent.futures import ThreadPoolExecutor, wait
 
-        try:
-            with ThreadPoolExecutor(1) as pool:
-                loading = pool.submit(import_module, "torch")
-                if wait([loading], PATIENCE).not_done and notes:
-                    with notes.slow("loading torch"):
-                        wait([loading])
-                loading.result()
-        except Exception as error:  # An installed package can fail to load in any way.
-            if ran_out(error):
-                raise error from None
-            raise LayerError(does_not_load("torch", error)) from None
-    yield
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(import_module, "torch")
+            if wait([loading], PATIENCE).not_done and notes:
+                with notes.slow("loading torch"):
+                    wait([loading])
+            loading.result()
+    except Exception as error:  # An installed package can fail to load in any way.
+        if ran_out(error):
+            raise error from None
+        raise LayerError(does_not_load("torch", error)) from None
 
 
 def _torch() -> str:

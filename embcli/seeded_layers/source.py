@@ -15,7 +15,7 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import Notes
 from embcli.layer import Layer, Layers, Origin
-from embcli.seeded_layers.build import Build, loading_torch, this_build
+from embcli.seeded_layers.build import Build, load_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.store import Store
 
@@ -103,8 +103,9 @@ class SeededSource:
 
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
         """Draw a layer, and keep it if the store takes it."""
-        with loading_torch(notes):
-            from embcli.seeded_layers.drawing import DrawnLayer
+        load_torch(notes)
+        from embcli.seeded_layers.drawing import DrawnLayer
+
         layer = DrawnLayer(self.seeded, name)
         if self.store is not None:
             blocks = notes.watch(layer.blocks(), layer.shape[0], len)

@@ -32,7 +32,7 @@ from embcli.verbs.audit.finding import (
     fails,
     kinds_in_words,
 )
-from embcli.verbs.audit.load import Loading, question_about
+from embcli.verbs.audit.load import Loading
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import unused
 from embcli.verbs.audit.others import check_other_tensors
@@ -199,10 +199,9 @@ def audit(
     if layer != "head":
         remark_scaled(notes, model)
 
-    # What the files say is checked before a matrix is read; transformers answers meanwhile.
+    # What the files say is checked before a matrix is read.
     source = model.source
     files = files_of(source)
-    question = question_about(files.checkpoint, notes)
     found_first = [*found_in_files(files)]
     names: tuple[TokenLayer, ...] = ("token",)
     if layer is not None:
@@ -220,7 +219,7 @@ def audit(
         if is_copy:
             matrices = [token]
     with notes.slow("asking transformers how it loads the model"):
-        loading = Loading.answered(question)
+        loading = Loading.of(files.checkpoint, notes)
 
     found: list[Finding | NotChecked] = []
     for matrix in matrices:

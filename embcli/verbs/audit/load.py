@@ -1,7 +1,6 @@
 """What transformers makes of a model's weights: which it draws at random, and which it ties.
 
-`question_about` asks beside the passes over the matrices, and `Loading` has the answer.
-`check_index` looks at the files that it loads.
+`Loading` has the answer to the question; `check_index` looks at the files that it loads.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from embcli.asked.process import NotAskedError
-from embcli.asked.weights import ModelFacts, question
+from embcli.asked.weights import ModelFacts, facts_of
 from embcli.errors import InputError, Notes
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.roles import equal_rows
@@ -33,23 +31,6 @@ _LOADED = (
 )
 _FORMATS = ("safetensors", "PyTorch")
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # the number of a layer in a tensor's name
-
-
-def question_about(checkpoint: Checkpoint | None, notes: Notes) -> Future[ModelFacts] | str:
-    """Return the question about a model's weights, or why nobody is asked.
-
-    There is no reason to name if another program loads such files, as llama.cpp does GGUF files.
-    """
-    if checkpoint is None or checkpoint.tensors.format not in _FORMATS:
-        return ""
-    reason = _why_not(checkpoint)
-    if reason:
-        return reason
-    try:
-        sizes = {each.name: (each.dtype, each.shape) for each in checkpoint.tensors.in_files()}
-    except InputError as error:
-        return str(error)
-    return question(checkpoint.tensors.path.parent, sizes, notes)
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
@@ -95,14 +76,24 @@ class Loading:
     not_asked: str = ""  # the reason; empty for a matrix that has no other files
 
     @classmethod
-    def answered(cls, question: Future[ModelFacts] | str) -> Loading:
-        """Wait for the answer to a question."""
-        if isinstance(question, str):
-            return cls(not_asked=question)
+    def of(cls, checkpoint: Checkpoint | None, notes: Notes) -> Loading:
+        """Ask about a model's weights.
+
+        There is no reason to name if another program loads such files, as llama.cpp does GGUF
+        files.
+        """
+        if checkpoint is None or checkpoint.tensors.format not in _FORMATS:
+            return cls()
+        reason = _why_not(checkpoint)
+        if reason:
+            return cls(not_asked=reason)
+        tensors = checkpoint.tensors
         try:
-            return cls(question.result())
-        except NotAskedError as error:
+            sizes = {each.name: (each.dtype, each.shape) for each in tensors.in_files()}
+            facts = facts_of(tensors.path.parent, sizes, notes)
+        except (InputError, NotAskedError) as error:
             return cls(not_asked=str(error))
+        return cls(facts)
 
     @property
     def in_words(self) -> str:

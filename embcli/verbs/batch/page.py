@@ -176,19 +176,17 @@ def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
 
 
 def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
-    """Return the tokens of samples, (n, T + 1): the last target after all or some inputs.
+    """Return the tokens of samples, (n, T + 1): the last target after all inputs or the first.
 
     There are none without room for these.
     """
     whole = []
     short = []
-    shortest = []
     for sample in ids:
         *inputs, target = map(shown, batches.tokens.bytes_of(sample))
         whole.append(f"{' '.join(inputs)} → {target}")
         short.append(f"{inputs[0]} … → {target}")
-        shortest.append(f"… → {target}")
-    for words in (whole, short, shortest):
+    for words in (whole, short):
         if max(map(cell_len, words)) <= room:
             return words
     return []
@@ -197,11 +195,13 @@ def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
 def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions: int) -> int:
     """Return the cells that labels, and inputs and targets at some positions, leave of a line."""
     columns = ids.shape[1] - 1
-    cell = len(str(max(int(ids.max()), columns - 1)))  # The widest header is the last position.
+    largest = max(int(ids.max()), columns - 1)
+    cell = len(str(largest))  # The widest header is the last position.
     block = 3 + positions * (cell + GAP)
     if positions < columns:
         block += 1 + GAP  # dots
-    return width - least_width(labels, 0) - GAP - 2 * block
+    taken = least_width(labels, 0) + GAP
+    return width - taken - 2 * block
 
 
 # --- the picture of the windows ---

@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.errors import Notes, RangeError, whole_number
 from embcli.layer import Layers, shape_of
-from embcli.seeded_layers.build import loading_torch
+from embcli.seeded_layers.build import load_torch
 from embcli.seeded_layers.source import SeededSource
 from embcli.wording import Parameter, Sentence
 
@@ -68,11 +68,11 @@ def loader_draws(source: SeededSource, ids: np.ndarray, windows: Windows, notes:
     """Return the layers and the order for a text of these IDs, (tokens,); torch is imported."""
     context_length, dim = shape_of(source, "position")
     samples = windows.samples(len(ids))
-    with loading_torch(notes):
-        import torch
-        from torch.utils.data import DataLoader
+    load_torch(notes)
+    import torch
+    from torch.utils.data import DataLoader
 
-        from embcli.seeded_layers.drawing import RandomStream, global_generator
+    from embcli.seeded_layers.drawing import RandomStream, global_generator
 
     with global_generator():
         torch.set_rng_state(RandomStream(source.seeded, "token").state_after())

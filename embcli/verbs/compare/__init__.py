@@ -18,7 +18,7 @@ from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces, run_of
 from embcli.result import Result
-from embcli.seeded_layers.build import loading_torch
+from embcli.seeded_layers.build import load_torch
 from embcli.seeded_layers.seeded import torch_seed
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.pair import Outputs, Pair, decimals
@@ -152,11 +152,12 @@ def compare(
     refuse_too_large("a pair of layers", shape, copies=copies, more=one_hot_row)
     check_ids(tokens, shape[0], can_enlarge=source.origin.is_seeded)
 
-    with loading_torch(notes):
-        import torch
+    load_torch(notes)
+    import torch
 
-        from embcli.seeded_layers.drawing import global_generator
-        from embcli.verbs.compare import layers
+    from embcli.seeded_layers.drawing import global_generator
+    from embcli.verbs.compare import layers
+
     with global_generator():
         compared = layers.compare(source, tokens.ids, seed, has_gradient, learning_rate, notes)
 
