@@ -78,7 +78,7 @@ SwitchTransformersForConditionalGeneration BloomForCausalLM CLIPTextModel Siglip
 OwlViTTextModel BlipTextModel AltCLIPTextModel ClapTextModel WhisperForConditionalGeneration
 MambaForCausalLM BartForConditionalGeneration M2M100ForConditionalGeneration
 NllbMoeForConditionalGeneration PLBartForConditionalGeneration MvpForConditionalGeneration
-BlenderbotSmallForConditionalGeneration MPNetForMaskedLM OpenAIGPTLMHeadModel
+MPNetForMaskedLM OpenAIGPTLMHeadModel
 GPTBigCodeForCausalLM BioGptForCausalLM XGLMForCausalLM CohereForCausalLM Starcoder2ForCausalLM
 StableLmForCausalLM OlmoForCausalLM GptOssForCausalLM TrOCRForCausalLM NystromformerForMaskedLM
 SplinterModel IBertForMaskedLM Data2VecTextForMaskedLM YosoForMaskedLM MraForMaskedLM
@@ -155,7 +155,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "X-MOD": ("XmodForMaskedLM", {"languages": ["en_XX"], "default_language": "en_XX"}),
     "LUKE": ("LukeForMaskedLM", {"entity_vocab_size": 20, "entity_emb_size": 8}),
     "LFM2": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"]}),
-    "Bark": ("BarkSemanticModel", {"input_vocab_size": 96, "output_vocab_size": 96}),
     "Jamba": (
         "JambaForCausalLM",
         {"mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False, "attn_layer_offset": 1}
@@ -181,7 +180,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 96},
     ),
     "BART, decoder": ("BartForCausalLM", _DECODER),
-    "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", _DECODER),
 }
 
 # Models that see: a name -> the classes of both configurations, without `Config`, and the
