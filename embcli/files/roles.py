@@ -297,27 +297,24 @@ class Roles:
         return 0
 
 
+# What an adapter of PEFT changes, by patterns of its tensors' names.
+_CHANGED = {
+    r"\b(?:lora_embedding|trainable_tokens)_": "the token matrix",
+    r"head\.lora_": "the output head",
+}
+
+
 def _adapter_in_words(names: Iterable[str]) -> str:
     """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
-    parts: set[str] = set()
-    for name in names:
-        parts.update(name.split("."))
-    subject = "it is an adapter"
-    changes = []
-    if "base_layer" in parts:
-        subject = "it has base layers of PEFT"
-        changes.append("whose adapter was not merged")
-    if any(part.startswith("trainable_tokens_") for part in parts):
-        changes.append("whose trainable tokens change the token matrix")
-    if any(part.startswith("lora_") for part in parts):
-        changed = []
-        if any(part.startswith("lora_embedding_") for part in parts):
-            changed.append("the token matrix")
-        if any("head.lora_" in name for name in names):
-            changed.append("the output head")
-        what = " and ".join(changed) or "neither the token matrix nor the output head"
-        changes.append(f"whose LoRA changes {what}")
-    return f"{subject}, {', and '.join(changes)}" if changes else ""
+    listed = "\n".join(names)
+    base_layers = ""
+    if ".base_layer." in listed:
+        base_layers = "it has base layers of PEFT, whose adapter was not merged"
+    if not re.search(r"\b(?:lora|trainable_tokens)_", listed):
+        return base_layers
+    changed = [matrix for pattern, matrix in _CHANGED.items() if re.search(pattern, listed)]
+    what = " and ".join(changed) or "neither the token matrix nor the output head"
+    return f"{base_layers or 'it is an adapter'}, which changes {what}"
 
 
 def _undecided_error(
