@@ -19,6 +19,7 @@ from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.verbs import explain as glossary
+from tests.cases import cases
 from tests.transcripts import on_a_small_screen
 
 ENTRIES = glossary.entries()
@@ -273,15 +274,7 @@ def test_an_explanation_is_a_page_without_data(in_process):
 # --- words that are not explained -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("word", "near"),
-    [
-        ("one-hott", "one-hot"),
-        ("posistion", "position"),
-        ("strdie", "stride"),
-        ("stried", "stride$"),
-    ],
-)
+@cases
 def test_an_unknown_word_is_refused_with_the_nearest(word, near, in_process):
     with pytest.raises(embcli.InputError, match=f"nearest: .*{near}"):
         embcli.explain(word)

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 import embcli
 from embcli.files.families import FAMILIES, Family
 from embcli.text import Sequences
-from tests.cases import data
+from tests.cases import cases, data
 from tests.files.made import closed
 from tests.oracles import assert_same_bits
 from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
@@ -211,16 +211,7 @@ def gguf(architecture: str, tensors: dict[str, Any], **metadata: Any) -> str:
     return str(closed(writer))
 
 
-@pytest.mark.parametrize(
-    ("architecture", "config", "names"),
-    [
-        ("gemma", {"model_type": "gemma"}, "TOKEN"),
-        ("llama", {"model_type": "llama"}, "TOKEN"),
-        ("gpt2", {"model_type": "gpt2"}, "GPT2"),
-        ("bert", {"model_type": "bert", "layer_norm_eps": 0.1}, "FIRST_BERT"),
-        ("modern-bert", {"model_type": "modernbert", "norm_eps": 0.1}, "MODERN_BERT"),
-    ],
-)
+@cases
 def test_a_gguf_file_and_its_safetensors_give_equal_rows(architecture, config, names):
     expected = embcli.open(model(config, names)).lookup(IDS)
 
@@ -251,18 +242,7 @@ def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
     snapshot("lookup/models-that-contradict-themselves.txt", "\n".join(told))
 
 
-@pytest.mark.parametrize(
-    ("model_type", "token", "positions"),
-    [
-        ("bart", "model.shared", "model.decoder.embed_positions"),
-        ("whisper", "model.decoder.embed_tokens", "model.encoder.embed_positions"),
-        (
-            "clip_text_model",
-            "text_model.embeddings.token_embedding",
-            "vision_model.embeddings.position_embedding",
-        ),
-    ],
-)
+@cases
 def test_positions_of_another_part_are_not_taken(in_process, model_type, token, positions):
     Path("m").mkdir()
     Path("m/config.json").write_text(json.dumps({"model_type": model_type}))
@@ -375,15 +355,7 @@ def test_positions_says_which_the_blocks_of_a_model_compute(in_process, snapshot
     snapshot("positions/models-that-add-none.txt", "\n".join(told))
 
 
-@pytest.mark.parametrize(
-    ("page", "config", "names"),
-    [
-        ("sinusoids-of-a-model", {"model_type": "xglm"}, "TOKEN"),
-        ("learned-and-relative", {"model_type": "mpnet"}, "BERT_LIKE"),
-        ("of-a-model-that-says-nothing", {"model_type": "nobody's"}, "BERT"),
-        ("of-a-model-that-says-nothing", None, "BERT"),
-    ],
-)
+@cases
 def test_positions_shows_those_that_a_model_adds(
     page,
     config,

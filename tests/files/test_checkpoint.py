@@ -159,21 +159,7 @@ def test_without_a_known_name_the_candidates_are_listed():
     assert others[-1] == "and 4 more"
 
 
-@pytest.mark.parametrize(
-    ("names", "params", "reason"),
-    [
-        (["consolidated.00.pth", "consolidated.01.pth"], {}, "one of 2 parts"),
-        (["consolidated.00.pth"], {"vocab_size": 100}, "vocab_size 100, and 'wte' .50, 7."),
-        (["consolidated.00.pth"], {"vocab_size": -1, "dim": 14}, "dim 14, and 'wte' .50, 7."),
-        (["mp_rank_01/model_optim_rng.pt"], {}, "one of several parts, and each"),
-        (["mp_rank_01_model_states.pt"], {}, "a part of every matrix"),
-        (["pytorch_model_fsdp_rank0.bin"], {}, "a part of every matrix"),
-        (["__0_0.distcp"], {}, "a part of every matrix"),
-        (["consolidated.00.pth"], {"vocab_size": 50, "dim": 7}, ""),
-        (["mp_rank_00/model_optim_rng.pt"], {}, ""),
-        (["pytorch_model_fsdp.bin"], {}, ""),
-    ],
-)
+@cases
 def test_a_file_with_a_part_of_each_matrix_is_refused(names, params, reason):
     for name in names:
         Path(name).parent.mkdir(exist_ok=True)

@@ -11,20 +11,11 @@ import pytest
 import embcli
 from embcli.errors import Notes
 from embcli.files import open_tensors
+from tests.cases import cases
 from tests.files.made import assert_rows, matrix, refused
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"delimiter": "\t", "fmt": "%.9f"},
-        {"delimiter": ","},
-        {"delimiter": ", ", "fmt": "%.9g"},
-        {"delimiter": ",", "newline": "\r\n"},
-        {"delimiter": ",", "header": "id,4,5,6", "comments": ""},
-    ],
-)
+@cases
 def test_what_savetxt_writes_are_the_rows(options):
     values = matrix(50, 4)
     if options.get("delimiter") == ",":
@@ -49,23 +40,7 @@ def test_own_csv_and_tsv_have_the_rows_of_the_result(name):
     assert_rows(open_tensors(Path(name)).layer("own"), found.input)
 
 
-@pytest.mark.parametrize(
-    ("before", "names"),
-    [
-        ("0,1,2\n", False),  # pandas' to_csv(index=False)
-        (",0,1,2\n", True),  # pandas' to_csv()
-        (",x,y,z\n", True),
-        ('"","x","y","z"\n', True),  # R's write.csv
-        ("x,y,z\n", False),
-        ("x1, x2, x3\r\n", False),
-        ("# a,b,c\n", False),  # numpy.savetxt's header
-        ("# made in 2024,\n# a b c\n", False),
-        ("# made\n\n0,1,2\n", False),
-        ("x,y,z\n\n", False),
-        ("\ufeff", False),  # Excel's byte order mark
-        ("\ufeffx,y,z\n", False),
-    ],
-)
+@cases
 def test_a_header_is_no_row(before, names):
     values = matrix(5, 3)
     lines = []
@@ -103,15 +78,7 @@ def test_words_in_csv_are_no_part_of_the_matrix(header, end):
     assert_rows(tensors.layer("own"), values)
 
 
-@pytest.mark.parametrize(
-    ("header", "first"),
-    [
-        ("word\tx\ty\n", ['"', "New York", "7"]),
-        ("\t0\t1\n", ["#", "New York", "the"]),  # pandas' to_csv()
-        ("\t0\t1\n", ["0", "1", "2"]),
-        ("id\t4\t5\n", ["0", "1", "2"]),
-    ],
-)
+@cases
 def test_tabs_below_a_header_separate_columns(header, first):
     values = matrix(3, 2)
     lines = [header]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from embcli.errors import InputError, Notes
 from embcli.files import open_tensors, vectors
 from embcli.layer import Layer
+from tests.cases import cases
 from tests.files.made import assert_equal, assert_rows, layer, matrix, refused, tensors_of
 
 WORDS = [
@@ -134,27 +135,7 @@ def test_numbers_may_be_written_in_other_ways_and_between_tabs():
     assert_rows(layer_of("m.txt"), np.array(expected, np.float32))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("m.vec", "3 2\nfoo 0.1 0.2\nroute 66 1 2\nbar 3 4\n", ["foo", "route 66", "bar"]),
-        (
-            "m.vec",
-            "3 2\nroute 66 0.1 0.2\nroute 67 1 2\nbar 3 4\n",
-            ["route 66", "route 67", "bar"],
-        ),
-        ("m.vec", "3 2\nfoo 0.1 0.2\n  1 2\nbar 3 4\n", ["foo", " ", "bar"]),
-        ("m.txt", "3 2\nfoo 0.1 0.2\nroute 66 1 2\nbar 3 4\n", ["foo", "route 66", "bar"]),
-        ("m.txt", "route 66 0.1 0.2\nfoo 1 2\nbar 3 4\n", ["route 66", "foo", "bar"]),
-        ("m.txt", "a b c 0.1 0.2\nhi 1 2\nbar 3 4\n", ["a b c", "hi", "bar"]),
-        ("m.tsv", "Route 66\t0.1\t0.2\nhi\t1\t2\nbar\t3\t4\n", ["Route 66", "hi", "bar"]),
-        ("m.tsv", "Route 66\t0.1\t0.2\nRoute 67\t1\t2\n7\t3\t4\n", ["Route 66", "Route 67", "7"]),
-        ("m.tsv", "New York\t0.1 0.2\nhi\t1 2\na b\t3 4\n", ["New York", "hi", "a b"]),
-        ("m.vec", "\ufeff3 2\nfoo 0.1 0.2\nbar 1 2\nhi 3 4\n", ["foo", "bar", "hi"]),
-        ("m.txt", "\ufefffoo 0.1 0.2\nbar 1 2\nhi 3 4\n", ["foo", "bar", "hi"]),
-        ("m.txt", '" 0.1 0.2\n\'s 1 2\n"" 3 4\n', ['"', "'s", '""']),
-    ],
-)
+@cases
 def test_words_end_where_their_numbers_begin(name, text, words):
     Path(name).write_text(text, "utf-8")
     assert words_of(name) == words
@@ -294,15 +275,7 @@ def test_files_of_no_known_format_are_refused(data, reason):
     assert reason in refused("m.bin", data)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("pipe", "not a regular file"),
-        (".", "not a regular file"),
-        ("none", "No such file"),
-        ("a\0b", "null"),
-    ],
-)
+@cases
 def test_what_is_no_file_is_refused(name, reason):
     os.mkfifo("pipe")
     with pytest.raises(InputError, match=reason):
