@@ -19,7 +19,7 @@ from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.verbs import explain as glossary
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.transcripts import on_a_small_screen
 
 ENTRIES = glossary.entries()
@@ -162,73 +162,9 @@ def test_words_after_each_other_are_one_word(in_process):
     assert apart == in_process.ok("explain", "input embedding").text
 
 
-ASKED = {
-    "<|endoftext|>": "special token",
-    "LoRA merged": "LoRA",
-    "RoPE": "rotary",
-    "SGD": "gradient",
-    "[UNK]": "unknown token",
-    "absolute positional embeddings": "position",
-    "absolute": "learned",
-    "attention": "block",
-    "bag": "bag of tokens",
-    "bare": "pictures",
-    "batch size": "B",
-    "context window": "C",
-    "corpus": "corpus",
-    "decoder": "encoder",
-    "dim": "D",
-    "dimension": "D",
-    "drop_last": "incomplete batch",
-    "emoji": "bytes",
-    "encoder": "encoder",
-    "explain models": "checkpoint",
-    "feature": "D",
-    "first": "compare",
-    "input-target pairs": "sample",
-    "king - man + woman": "analogy",
-    "loss": "loss",
-    "max_length": "T",
-    "mean norm": "norm",
-    "model_type": "recipe",
-    "models": "checkpoint",
-    "one-hot encoding": "one-hot",
-    "out of vocabulary": "unknown token",
-    "padding_idx": "padding token",
-    "positional embedding": "position",
-    "positional encoding": "position",
-    "semantic similarity": "neighbors",
-    "shared weight": "weight matrix",
-    "shared": "compare",
-    "shift": "target",
-    "temperature": "later chapters",
-    "tensor": "tensor",
-    "tie_word_embeddings": "tied",
-    "transformer": "block",
-    "unit length": "analogy",
-    "vector": "row",
-    "weights tying": "tied",
-    "parameter": "parameter",
-    "number of parameters": "parameter",
-    "step": "step",
-    "samples": "sample",
-    "dropped": "dropped",
-    "Left out": "left out",
-    "upright": "upright",
-    "difference between encoder and decoder": "encoder",
-    "what is attention?": "block",
-    "why is a sample dropped": "dropped",
-    "is an embedding just a linear layer?": "linear layer",
-    "why are the numbers random": "seed",
-    "learned vs sinusoidal": "kinds of positions",
-    "rotary or learned positions?": "kinds of positions",
-    "why does a word split": "byte pair encoding",
-    "word order": "position",
-}
-
-
 def test_words_that_readers_ask_for_find_their_entry():
-    assert {asked: entry_of(asked).word for asked in ASKED} == ASKED
+    expected = data(__name__)["asked"]
+    assert {asked: entry_of(asked).word for asked in expected} == expected
 
 
 def test_completion_offers_the_words(in_process):
