@@ -275,8 +275,6 @@ def test_data_formats_have_hidden_and_the_recipe(in_process, snapshot):
 
 # --- which recipe a model follows, and which part of it reads the text ----------------------------
 
-BART = {"model_type": "bart", "scale_embedding": True}
-
 
 def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(in_process, snapshot):
     told = []
@@ -286,19 +284,14 @@ def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(in_pr
     snapshot("info/recipes-of-models.txt", "\n".join(told))
 
 
-def test_a_decoder_alone_is_no_part_of_what_is_looked_up():
-    path = model(BART, "DECODER", "model.decoder.")
-    assert embcli.open(path).lookup(IDS).plan.recipe.part is None
-
-
-def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart():
+def test_a_model_type_has_one_row_unless_conditions_tell_rows_apart():
     rows_of: dict[str, list[Family]] = {}
     for family in FAMILIES:
         for name in family.model_types.split():
             rows_of.setdefault(name, []).append(family)
     for name, rows in rows_of.items():
         for row in rows[:-1]:
-            assert row.when or row.part, name
+            assert row.when, name
 
 
 # --- what is not known, and what is said of positions ---------------------------------------------

@@ -53,7 +53,6 @@ class Roles:
         self.settings = text_model.settings
         self.family = text_model.family
         self.part = text_model.part
-        self.has_two_parts = text_model.has_two_parts
         names = [name for name in tensors if text_model.name_part in name_parts(name)]
         self._dotted_names = {}
         for name in names or tensors:

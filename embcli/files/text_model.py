@@ -23,7 +23,6 @@ class TextModel(NamedTuple):
     settings: Settings  # the settings of `config`, or of the metadata of a GGUF file
     family: Family | None  # None if it is unknown, or if a setting has a wrong type
     part: ModelPart | None  # the part whose tensors are wanted; None for a model that is whole
-    has_two_parts: bool  # whether two parts read tokens; True if nothing says otherwise
     name_part: str  # a part that the names of all its tensors have, if any name has it
 
 
@@ -36,24 +35,10 @@ def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextMode
     with suppress(InputError):  # the recipe raises it again
         family = family_of(settings)
 
-    if described_part:
-        return TextModel(
-            config,
-            settings,
-            family,
-            part=described_part,
-            has_two_parts=whole_config.get("model_type") == "encoder-decoder",
-            name_part=described_part,
-        )
-    reads_twice = family is not None and family.has_two_parts
-    return TextModel(
-        config,
-        settings,
-        family,
-        part="encoder" if reads_twice else None,
-        has_two_parts=family is None or reads_twice,
-        name_part="",
-    )
+    part = described_part
+    if part is None and family is not None and family.has_two_parts:
+        part = "encoder"
+    return TextModel(config, settings, family, part, described_part or "")
 
 
 def _described_part(config: Mapping[str, Any], tensors: Tensors) -> ModelPart | None:
