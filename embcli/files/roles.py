@@ -66,9 +66,9 @@ class Roles:
         is_tied = self.settings.values.get("tie_word_embeddings") is True
         if not named and is_tied:  # save_model of safetensors keeps one name of a tied matrix
             named = self._named("head", lambda tensor: tensor.is_matrix)
-        # The tensors with the name of a token matrix, if the user chose a tensor.
-        self.named_token_matrices = named if chosen is not None else []
         self.token = self._token_matrix(named, chosen)
+        # Whether the user chose another tensor than a token matrix that is known by its name.
+        self.is_custom_tensor = chosen is not None and named != [] and self.token not in named
         self.first_position = 0  # the row of the position matrix that position 0 picks
         self._others: dict[str, Tensor | InputError | None] = {}
         for role in ("position", "token_type", "head"):
@@ -86,11 +86,6 @@ class Roles:
         if isinstance(found, InputError):
             raise found
         return found
-
-    @property
-    def is_custom_tensor(self) -> bool:
-        """Whether the user chose another tensor than a token matrix that is known by its name."""
-        return bool(self.named_token_matrices) and self.token not in self.named_token_matrices
 
     def nearest(self, end: str) -> Tensor | None:
         """Return the tensor whose name ends so; of several, the nearest to the token matrix."""
