@@ -73,6 +73,12 @@ def test_an_entry_that_is_ahead_is_shown_whole_and_the_next_ones_are_named(in_pr
     snapshot("explain/see-also.txt", in_process.ok("explain", question, "--width", "80").text)
 
 
+def test_both_sides_of_a_comparison_are_shown(in_process):
+    page = in_process.ok("explain", "euclidean", "vs", "cosine").text
+    for word in ("L2 distance", "cosine"):
+        assert in_process.ok("explain", word).text in page
+
+
 def test_an_entry_that_names_both_sides_stands_alone():
     assert FOUND["relative vs rotary"] == ["kinds of positions"]
 
@@ -81,6 +87,14 @@ def test_a_word_that_is_only_in_texts_offers_their_entries():
     found = glossary.explain("pandoc")
     assert found.sentences
     assert {entry.word for entry in found.entries} == {"formats", "pictures"}
+
+
+@pytest.mark.parametrize(
+    "question", ["cosine or", "or the cosine", "which or what", "vs", "a vs b"]
+)
+def test_a_comparison_may_lack_a_side(question):
+    with contextlib.suppress(embcli.InputError):
+        assert {"cosine", "B"} & {entry.word for entry in glossary.explain(question).entries}
 
 
 @pytest.mark.parametrize("question", ["kernel size", "what is the size of a kernel"])

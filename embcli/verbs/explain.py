@@ -46,6 +46,9 @@ _COMMON_WORDS = frozenset(
         """,
     )
 )
+# A question for a difference becomes "one vs another".
+_DIFFERENCE = re.compile(r"\bdifferences? between (.+?) and\b", re.IGNORECASE)
+_COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
 _SURE = 0.62  # how near to a question an entry must be to stand alone, from 0 to 1
 _LEAD = 0.1  # how much nearer it must be than the next one
@@ -99,7 +102,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Explanations(Result, verb="explain"):
-    """The entry of one word, candidates, or the entries of all words."""
+    """The entry of one word, of two that are compared, candidates, or the entries of all words."""
 
     entries: tuple[Entry, ...]
     # Of candidates, each of which may be the one that is meant: the sentence that fits best.
@@ -111,11 +114,14 @@ class Explanations(Result, verb="explain"):
             yield "The entries nearest to this question; embcli explain WORD shows one:"
             for entry, sentence in zip(self.entries, self.sentences, strict=True):
                 yield _item_text(entry.word, sentence)
-        elif len(self.entries) > 1:
+        elif len(self.entries) > 2:
             for part, group in groupby(self.entries, lambda entry: entry.part):
                 yield _item_text(part, ", ".join(entry.word for entry in group))
         else:
-            yield from _entry_page(self.entries[0])
+            for place, entry in enumerate(self.entries):
+                if place:
+                    yield ""
+                yield from _entry_page(entry)
             if self.see_also:
                 words = ", ".join(entry.word for entry in self.see_also)
                 yield _item_text("See also", words)
@@ -153,9 +159,9 @@ def explain(word: str | None = None) -> Explanations:
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
     not count. A question finds the entry that answers it, if one is ahead of all others, and names
-    the next ones; otherwise two to four candidates, each with the sentence that fits best. Raises
-    InputError for a word that is not explained, with words of similar spelling, and for a question
-    that no entry is near.
+    the next ones; otherwise two to four candidates, each with the sentence that fits best. "One vs
+    another" and "the difference between one and another" find both. Raises InputError for a word
+    that is not explained, with words of similar spelling, and for a question that no entry is near.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
@@ -168,13 +174,19 @@ def explain(word: str | None = None) -> Explanations:
     if entry is not None:
         return Explanations((entry,))
 
-    near = _nearest(word)
+    question = _DIFFERENCE.sub(r"\1 vs", word)
+    near = _nearest(question)
+    sides = [_nearest(side) for side in _COMPARING.split(question, 1)]
     if not near:
         raise _not_explained(word)
+    # Both sides of a comparison, unless an entry has a name of just its words.
+    if len(sides) == 2 and all(map(_is_sure, sides)) and max(near.values()) < 1:
+        both = dict.fromkeys(next(iter(side)) for side in sides)
+        return Explanations(tuple(both))
     if _is_sure(near) or len(near) == 1:
         first, *others = near
         return Explanations((first,), see_also=tuple(others))
-    asked = _telling_words(word)
+    asked = _telling_words(question)
     sentences = []
     for entry in near:
         # The sentence that has most of the question's words, the first of equals.
