@@ -79,19 +79,22 @@ class Tokenizers(Result, verb="tokenizers"):
         numbers = np.flatnonzero(~bounds.is_same) if different else np.arange(len(bounds.stops))
         for number in numbers:
             start = int(bounds.starts[number])
+            stop = int(bounds.stops[number])
             sequence = int(np.searchsorted(self.bases, start, "right")) - 1
             base = int(self.bases[sequence])
             text_before = self.texts[sequence].encode()[: start - base].decode(errors="ignore")
 
             segment_tokens = []
             segment_ends = []
-            bounds_of_tokens = bounds.tokens[:, number : number + 2].tolist()
-            for place, (first, last) in enumerate(bounds_of_tokens):
-                tokens = self.tokens[place]
-                part = slice(first, last)
+            for tokens, ends in zip(self.tokens, self.ends, strict=True):
+                first = int(np.searchsorted(ends, start, "right"))
+                if start == base:
+                    # Tokens without text can end where the text begins: they belong to it, too.
+                    first = int(tokens.starts[sequence])
+                part = slice(first, int(np.searchsorted(ends, stop, "right")))
                 found = tokens.bytes_of(tokens.ids[part])
                 segment_tokens.append([token or b"" for token in found])
-                segment_ends.append((self.ends[place][part] - start).tolist())
+                segment_ends.append((ends[part] - start).tolist())
             is_same = bool(bounds.is_same[number])
             yield Segment(sequence, len(text_before), is_same, segment_tokens, segment_ends)
 
@@ -122,9 +125,11 @@ class Tokenizers(Result, verb="tokenizers"):
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         token_names = tuple(name for name in names if name not in ("encoding", "common"))
-        same_stops = self._bounds.stops[self._bounds.is_same]
+        bounds = self._bounds
+        same_stops = bounds.stops[bounds.is_same]
         for encoding, tokens, ends in zip(self.encodings, self.tokens, self.ends, strict=True):
-            is_common = np.isin(ends, same_stops)
+            has_text = np.diff(ends, prepend=-1) > 0
+            is_common = np.isin(ends, same_stops) & has_text
             first = 0
             for piece in Tokenization(tokens).records().pieces(token_names, ()):
                 stop = first + piece.rows

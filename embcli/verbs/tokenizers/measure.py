@@ -30,7 +30,6 @@ class Bounds(NamedTuple):
 
     starts: np.ndarray  # (n,) int64
     stops: np.ndarray  # (n,) int64
-    tokens: np.ndarray  # (encodings, n + 1) int64: the first token of each, and one after the last
     is_same: np.ndarray  # (n,) bool: whether the segment is one token in all encodings
 
 
@@ -51,11 +50,9 @@ def segment_bounds(ends: Sequence[np.ndarray], bases: np.ndarray) -> Bounds:
 
     previous_stops = np.append(0, stops)[:-1]
     starts = np.maximum(previous_stops, text_starts)
-    # Tokens without text that end where a text begins belong to its first segment.
-    next_tokens = [np.searchsorted(own, stops, "right") for own in ends]
-    tokens = np.pad(next_tokens, ((0, 0), (1, 0)))
-    is_same = (np.diff(tokens) == 1).all(axis=0) & np.isin(stops, shared_cuts)
-    return Bounds(starts, stops, tokens, is_same)
+    cuts_within = np.searchsorted(cuts, stops, "right") - np.searchsorted(cuts, starts, "right")
+    is_same = (cuts_within == 1) & np.isin(stops, shared_cuts)
+    return Bounds(starts, stops, is_same)
 
 
 def token_ends(tokens: Tokens, texts: Sequence[str], bases: np.ndarray) -> np.ndarray:
