@@ -140,19 +140,18 @@ def in_pieces(
 
     fitting_rows = max(size // max(width, 1), 1)
     step = min(fitting_rows, MOST_ROWS)
+    values_of_matrices = matrix_values or values
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
             stop = min(start + step, rows)
             index = np.arange(start, stop)
-            if matrix_values is None:
-                columns = values(index, (*fields, *matrices))
-                arrays = columns
-            else:
-                columns = values(index, fields)
-                arrays = matrix_values(index, matrices) if matrices else {}
+            columns = values(index, fields)
             chosen_columns = {name: columns[name] for name in fields}
-            chosen_arrays = {name: arrays[name] for name in matrices}
+            chosen_arrays = {}
+            if matrices:
+                arrays = values_of_matrices(index, matrices)
+                chosen_arrays = {name: arrays[name] for name in matrices}
             yield Piece(len(index), chosen_columns, chosen_arrays)
 
     return pieces

@@ -257,10 +257,7 @@ def test_a_place_that_bash_does_not_give_is_the_first(environment, in_process):
 # --- faults ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "asked",
-    ["x", "complete", "complete_", "complete_tcsh", "show_bash", "bash_complete", "a b\x1b"],
-)
+@cases
 def test_an_unknown_request_is_refused_and_named(asked, in_process):
     message = in_process.refused(_EMBCLI_COMPLETE=asked)
     assert "_EMBCLI_COMPLETE" in message

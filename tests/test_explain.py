@@ -19,7 +19,7 @@ from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.verbs import explain as glossary
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.transcripts import on_a_small_screen
 
 ENTRIES = glossary.entries()
@@ -177,9 +177,9 @@ def test_words_after_each_other_are_one_word(in_process):
     assert apart == in_process.ok("explain", "input embedding").text
 
 
-@cases
-def test_a_word_that_readers_ask_for_finds_its_entry(asked, word):
-    assert entry_of(asked).word == word
+def test_words_that_readers_ask_for_find_their_entry():
+    expected = data(__name__)["asked"]
+    assert {asked: entry_of(asked).word for asked in expected} == expected
 
 
 def test_completion_offers_the_words(in_process):
@@ -225,15 +225,7 @@ def test_an_explanation_is_a_page_without_data(in_process):
 # --- words that are not explained -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("word", "near"),
-    [
-        ("one-hott", "one-hot"),
-        ("posistion", "position"),
-        ("strdie", "stride"),
-        ("stried", "stride$"),
-    ],
-)
+@cases
 def test_an_unknown_word_is_refused_with_the_nearest(word, near, in_process):
     with pytest.raises(embcli.InputError, match=f"nearest: .*{near}"):
         embcli.explain(word)

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 import embcli
 from embcli.files.families import FAMILIES, Family
 from embcli.text import Sequences
-from tests.cases import data
+from tests.cases import cases, data
 from tests.files.made import closed
 from tests.oracles import assert_same_bits
 from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
@@ -211,16 +211,7 @@ def gguf(architecture: str, tensors: dict[str, Any], **metadata: Any) -> str:
     return str(closed(writer))
 
 
-@pytest.mark.parametrize(
-    ("architecture", "config", "names"),
-    [
-        ("gemma", {"model_type": "gemma"}, "TOKEN"),
-        ("llama", {"model_type": "llama"}, "TOKEN"),
-        ("gpt2", {"model_type": "gpt2"}, "GPT2"),
-        ("bert", {"model_type": "bert", "layer_norm_eps": 0.1}, "FIRST_BERT"),
-        ("modern-bert", {"model_type": "modernbert", "norm_eps": 0.1}, "MODERN_BERT"),
-    ],
-)
+@cases
 def test_a_gguf_file_and_its_safetensors_give_equal_rows(architecture, config, names):
     expected = embcli.open(model(config, names)).lookup(IDS)
 
@@ -251,18 +242,7 @@ def test_a_config_that_contradicts_the_tensors_is_refused_except_for_token_rows(
     snapshot("lookup/models-that-contradict-themselves.txt", "\n".join(told))
 
 
-@pytest.mark.parametrize(
-    ("model_type", "token", "positions"),
-    [
-        ("bart", "model.shared", "model.decoder.embed_positions"),
-        ("whisper", "model.decoder.embed_tokens", "model.encoder.embed_positions"),
-        (
-            "clip_text_model",
-            "text_model.embeddings.token_embedding",
-            "vision_model.embeddings.position_embedding",
-        ),
-    ],
-)
+@cases
 def test_positions_of_another_part_are_not_taken(in_process, model_type, token, positions):
     Path("m").mkdir()
     Path("m/config.json").write_text(json.dumps({"model_type": model_type}))
@@ -295,8 +275,6 @@ def test_data_formats_have_hidden_and_the_recipe(in_process, snapshot):
 
 # --- which recipe a model follows, and which part of it reads the text ----------------------------
 
-BART = {"model_type": "bart", "scale_embedding": True}
-
 
 def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(in_process, snapshot):
     told = []
@@ -306,19 +284,14 @@ def test_the_page_of_info_has_the_recipe_and_the_part_that_a_model_follows(in_pr
     snapshot("info/recipes-of-models.txt", "\n".join(told))
 
 
-def test_a_decoder_alone_is_no_part_of_what_is_looked_up():
-    path = model(BART, "DECODER", "model.decoder.")
-    assert embcli.open(path).lookup(IDS).plan.recipe.part is None
-
-
-def test_a_model_type_has_one_row_unless_conditions_or_parts_tell_rows_apart():
+def test_a_model_type_has_one_row_unless_conditions_tell_rows_apart():
     rows_of: dict[str, list[Family]] = {}
     for family in FAMILIES:
         for name in family.model_types.split():
             rows_of.setdefault(name, []).append(family)
     for name, rows in rows_of.items():
         for row in rows[:-1]:
-            assert row.when or row.part, name
+            assert row.when, name
 
 
 # --- what is not known, and what is said of positions ---------------------------------------------
@@ -375,15 +348,7 @@ def test_positions_says_which_the_blocks_of_a_model_compute(in_process, snapshot
     snapshot("positions/models-that-add-none.txt", "\n".join(told))
 
 
-@pytest.mark.parametrize(
-    ("page", "config", "names"),
-    [
-        ("sinusoids-of-a-model", {"model_type": "xglm"}, "TOKEN"),
-        ("learned-and-relative", {"model_type": "mpnet"}, "BERT_LIKE"),
-        ("of-a-model-that-says-nothing", {"model_type": "nobody's"}, "BERT"),
-        ("of-a-model-that-says-nothing", None, "BERT"),
-    ],
-)
+@cases
 def test_positions_shows_those_that_a_model_adds(
     page,
     config,

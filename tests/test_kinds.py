@@ -13,47 +13,18 @@ from embcli import encodings
 from embcli.encodings.encoding import UnknownTokenizerError
 from embcli.encodings.kinds import kind_of
 from embcli.errors import InputError, Notes
+from tests.cases import cases
 from tests.files.made import save_words, written
 from tests.oracles import normal
 from tests.test_dialects import BYTES, PAIR_MODEL, SCORED, TOKENS, sentencepiece, tekken
 
 RANKS = b"".join(b"%b %d\n" % (b64encode(token), rank) for rank, token in enumerate(TOKENS))
-PIECE = b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02"
-LONG_PIECE = b"\n\xc6\x01\n\xb9\x01" + b"-" * 185
 
 
-@pytest.mark.parametrize(
-    ("name", "start", "kind"),
-    [
-        ("a.json", b"GGUF\3\0\0\0", "GGUF"),
-        ("a.json", b' {"config": {"pattern": "x"', "tekken.json"),
-        ("a.json", b'{"special_tokens": [], "vocab": [', "tekken.json"),
-        ("tekken.json", b'{\n  "version": "1.0",', "tokenizer.json"),
-        ("vocab.txt", b'{"added_tokens": []', "tokenizer.json"),
-        ("tokenizer.json", b'{"!": 0, "\\"": 1', "vocab.json"),
-        ("a.json", b'{ "\\"" : 1', "vocab.json"),
-        ("tokenizer.model", b"IQ== 0\nIg== 1\n", "ranks"),
-        ("a.txt", b"IQ== 0\r\nIg== 1\r\n", "ranks"),
-        ("a.spm", PIECE, "SentencePiece"),
-        ("tokenizer.model.v3", PIECE, "SentencePiece"),
-        ("vocab.txt", LONG_PIECE, "SentencePiece"),
-        ("prophetnet.tokenizer", b"[PAD]\n[unused0]\n", "vocab.txt"),
-        ("a", b"\xe6\x97\xa5\n\xe6\x9c\xac\n", "vocab.txt"),
-        # They have no such start, so what they are meant to be is told by their names.
-        ("a.json", b"[]", "tokenizer.json"),
-        ("a.model", b"", "SentencePiece"),
-        ("a.spm", b"<unk>\n", "SentencePiece"),
-        ("a.tiktoken", b"IQ== x", "ranks"),
-        ("a.txt", b"\xff\xfe", "vocab.txt"),
-        ("a.gguf", b"", "GGUF"),
-        ("a", b"\xff\xfe", "SentencePiece"),
-        # It can say anything first, and nothing is read from it.
-        ("tokenizer_config.json", b'{"vocab": 5', "tokenizer_config.json"),
-    ],
-)
+@cases
 def test_the_first_bytes_of_a_file_say_what_it_is(tmp_path, name, start, kind):
     path = tmp_path / name
-    path.write_bytes(start)
+    path.write_bytes(start.encode("latin-1"))
 
     assert kind_of(path) == kind
 

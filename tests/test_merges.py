@@ -23,6 +23,7 @@ from embcli.model import Model
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import tree_lines
+from tests.cases import cases
 from tests.test_dialects import BYTES, PAIR_MODEL, UNIGRAM_MODEL, sentencepiece
 from tests.test_huggingface import MADE, saved
 from tests.test_huggingface import SENTENCES as TRAINED
@@ -195,9 +196,7 @@ def vocabulary(kind: str, folder: Path) -> Model:
             return model(sentencepiece(folder, number, SCORED))
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"), [("gpt2", "rank"), ("llama", "score"), ("pairs", "score")]
-)
+@cases
 def test_the_steps_of_a_vocabulary_lead_to_its_tokens(kind, value, tmp_path):
     opened = vocabulary(kind, tmp_path)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from embcli.errors import InputError
 from embcli.selection import select
+from tests.cases import cases
 
 
 @st.composite
@@ -50,7 +51,7 @@ def test_other_values_are_refused_by_the_name_of_their_parameter(indices):
             select(indices, 6, what)
 
 
-@pytest.mark.parametrize("indices", [[-1], [6], [], [True]])
+@cases
 def test_indices_without_a_row_are_refused(indices):
     with pytest.raises(InputError, match="row"):
         select(indices, 6, "row")

@@ -17,6 +17,7 @@ from embcli.cli import input
 from embcli.cli.input import read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
+from tests.cases import cases
 
 IDS = st.lists(st.integers(0, 10**18 - 1), max_size=20)
 
@@ -60,19 +61,7 @@ def test_every_way_in_gives_the_text_whole(text, tmp_path_factory):
             assert texts(read(**arguments)) == [text]
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("", []),
-        ("\n", [""]),
-        ("a", ["a"]),
-        ("a\n", ["a"]),
-        (" a\t\n\n b ", [" a\t", "", " b "]),
-        ("a\r\n\r\nb\r\n", ["a", "", "b"]),
-        ("a\n\r", ["a"]),
-        ("a\rb\x0bc\x0cd\x85e\u2028f\n", ["a\rb\x0bc\x0cd\x85e\u2028f"]),  # as wc -l counts lines
-    ],
-)
+@cases
 def test_a_line_is_a_text(text, lines):
     assert texts(read(text, lines=True)) == lines
 
@@ -99,16 +88,7 @@ def test_a_file_that_cannot_be_read_is_named(name, tmp_path):
         read(file=path)
 
 
-@pytest.mark.parametrize(
-    ("data", "lines", "counts"),
-    [
-        ("a\r\nb\r\n", False, ["2"]),
-        ("a\r\nb\r", False, ["2"]),
-        ("a\r\nb\rc", True, ["1"]),
-        ("a\r\nb\r\n", True, []),  # They are lost anyway.
-        ("a\nb\n", False, []),
-    ],
-)
+@cases
 def test_a_note_tells_of_line_ends_that_python_would_change(
     data,
     lines,
@@ -137,22 +117,7 @@ def test_ids_are_read_exactly(numbers, between):
     assert parse_ids(json.dumps(numbers)).tolist() == numbers
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("2,3,5,1", [2, 3, 5, 1]),
-        ("2, 3,5 1", [2, 3, 5, 1]),
-        ("2\n3\r\n5\t1\n", [2, 3, 5, 1]),
-        (" [2,3,\n5,1]\n", [2, 3, 5, 1]),
-        ("2:4,5,1,", [2, 3, 5, 1]),
-        ("", []),
-        (",", []),
-        (" , ", []),
-        ("[ ]", []),
-        ("[,]", []),
-        ("\n", []),
-    ],
-)
+@cases
 def test_ids_have_many_forms(written, expected):
     assert parse_ids(written).tolist() == expected
 
@@ -172,9 +137,7 @@ def test_a_line_of_ids_is_a_sequence(lines):
     assert ids(read(ids=written)) == [joined]
 
 
-@pytest.mark.parametrize(
-    "word", ["x", "3.5", "1e3", "1_000", "+1", "٣", "\x002", "0x10", "[[1]", "true", "--5"]
-)
+@cases
 def test_what_is_no_id_is_refused_with_its_place(word):
     with pytest.raises(InputError, match=f"^{re.escape(repr(word))} at position 1 is not"):
         parse_ids(f"2,{word},5")

@@ -16,6 +16,7 @@ from wcwidth import wcswidth, wcwidth
 from embcli import encodings
 from embcli.text import Sequences, encode_sequences
 from embcli.tokens import Tokens, shown, token_text
+from tests.cases import cases
 
 GPT2 = encodings.get("gpt2")
 HARMONY = encodings.get("o200k_harmony")
@@ -178,24 +179,7 @@ def test_bytes_are_shown(token, view):
     assert shown(token) == view
 
 
-@pytest.mark.parametrize(
-    ("token", "view"),
-    [
-        ("", ""),
-        ("␣", r"\u2423"),
-        ("\xa0\x85\xad", r"\u00a0\u0085\u00ad"),
-        ("e\u0301", "e\u0301"),
-        ("\u0301", r"\u0301"),
-        (" \u0301", r"␣\u0301"),
-        ("日本語🤖", "日本語🤖"),
-        ("👩\u200d💻", r"👩\u200d💻"),
-        ("🇨🇭", r"\U0001f1e8\U0001f1ed"),
-        ("👍🏽", r"👍\U0001f3fd"),
-        ("❤\ufe0f", r"❤\ufe0f"),
-        ("का", r"क\u093e"),
-        ("क्ष", r"क\u094dष"),
-    ],
-)
+@cases
 def test_characters_are_shown(token, view):
     assert shown(token.encode()) == view
 

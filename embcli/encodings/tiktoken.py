@@ -151,9 +151,7 @@ class TiktokenEncoding(VocabularyEncoding):
 
     def spans(self, text: str, special: bool = False) -> np.ndarray | None:
         # The bytes of a special token are not those of the text if this has another name of it.
-        special_tokens = self.definition.special_tokens
-        has_second_names = len({*special_tokens.values()}) < len(special_tokens)
-        return super().spans(text, special) if special and has_second_names else None
+        return super().spans(text, special) if special else None
 
     def spans_between(self, text: str) -> np.ndarray:
         spelled = text.encode()
@@ -275,6 +273,7 @@ def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         raise binary.file_error(f"it is not a tekken.json ({error!r})") from None
     if not 0 <= count <= size < MAX_TOKENS or min(ranks.values(), default=0) < 0:
         raise binary.file_error("it has a rank that no vocabulary has")
+
     max_special = 1 << 16  # The file need not list its special tokens, so the number can be any.
     if count > max_special:
         raise binary.file_error(f"it promises {count:,} special tokens")

@@ -108,14 +108,6 @@ class Checkpoint:
         if reason:
             self.reasons["encoding"] = reason
 
-    def without_other(self) -> Checkpoint:
-        """Return this checkpoint with its token matrix, even if the user chose another tensor."""
-        if not self.roles.is_custom_tensor:
-            return self
-        checkpoint = Checkpoint(self.path)
-        checkpoint.name_encoding(self.encoding)
-        return checkpoint
-
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint; its position layer cannot have another length."""
         return self

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 from embcli.binary import quoted
 from embcli.errors import InputError
-from embcli.names import ModelPart
 from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale, When
 
 # The names of each matrix; the first that a file has is used. Any prefix may precede a name, and a
@@ -33,7 +32,6 @@ NAMES: dict[str, tuple[str, ...]] = {
             "token_embd "  # GGUF, all models
             "token_embedding "  # CLIP, Whisper as OpenAI publishes it
             "tokens_embed "  # the first GPT
-            "input_embeds_layer "  # Bark
             "emb_layer"  # WordEmbeddings of Sentence Transformers
         ),
         "token",  # archives that users make
@@ -50,7 +48,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "position_embedding",  # CLIP
         "positional_embedding",  # CLIP and Whisper as OpenAI publishes them
         "positions_embed",  # the first GPT
-        "position_embeds_layer",  # Bark
         "position",  # archives that users make
     ),
     "token_type": (
@@ -142,7 +139,6 @@ class Family(NamedTuple):
     block_positions: BlockPositions = ""
     block_positions_when: When | None = None
     has_two_parts: bool = False  # whether an encoder and a decoder both read tokens
-    part: ModelPart | None = None  # the part that the row describes
     when: When | None = None
     remark: str = ""  # what the model does that no step repeats
     unknown: str = ""  # why no steps lead to the input of the first block
@@ -172,7 +168,7 @@ _ESM_MASK = (
 )
 _ESM_NORM = Norm(("embeddings.layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
 
-# The first row whose `model_types`, part and condition fit is used.
+# The first row whose `model_types` and condition fit is used.
 FAMILIES = (
     # The first block reads the token rows; most blocks rotate queries and keys.
     Family(
@@ -219,7 +215,6 @@ FAMILIES = (
         "owlvit_text_model",
         (_POSITION,),
     ),
-    Family("semantic coarse_acoustics", (_POSITION,)),  # Bark
     Family("opt", (Project("project_in", is_optional=True), _POSITION), position_offset=2),
     Family("biogpt", (_SCALED_BY_DEFAULT, _POSITION), position_offset=2),
     Family(
@@ -240,10 +235,6 @@ FAMILIES = (
     Family("led", (_POSITION, _BART_NORM), has_two_parts=True),
     Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), has_two_parts=True),
     Family("blenderbot", (_SCALED, _POSITION), has_two_parts=True),
-    Family(
-        "blenderbot-small", (_SCALED, _POSITION, _BART_NORM), has_two_parts=True, part="encoder"
-    ),
-    Family("blenderbot-small", (_BART_NORM, _POSITION), has_two_parts=True, part="decoder"),
     Family(
         "pegasus marian",
         (_SCALED, _POSITION),
@@ -452,15 +443,14 @@ def settings_of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def family_of(settings: Settings, part: ModelPart | None = None) -> Family | None:
-    """Return the family of a `model_type`, or None; `part` chooses a part of an encoder-decoder."""
+def family_of(settings: Settings) -> Family | None:
+    """Return the family of a `model_type`, or None."""
     model = settings.values.get("model_type")
     if not isinstance(model, str):
         return None
     for family in FAMILIES:
         is_named = model in family.model_types.split()
-        is_part = family.part in (None, part or "encoder")
-        if is_named and is_part and settings.holds(family.when):
+        if is_named and settings.holds(family.when):
             return family
     return None
 

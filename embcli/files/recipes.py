@@ -61,7 +61,7 @@ def recipe_of(roles: Roles) -> Recipe | None:
         steps=steps,
         padding=padding_of(family, settings),
         blocks=_blocks_in_words(family, settings),
-        part=roles.part if roles.has_two_parts else None,
+        part=roles.part,
         remark=family.remark,
     )
 

@@ -53,7 +53,6 @@ class Roles:
         self.settings = text_model.settings
         self.family = text_model.family
         self.part = text_model.part
-        self.has_two_parts = text_model.has_two_parts
         names = [name for name in tensors if text_model.name_part in name_parts(name)]
         self._dotted_names = {}
         for name in names or tensors:
@@ -67,9 +66,9 @@ class Roles:
         is_tied = self.settings.values.get("tie_word_embeddings") is True
         if not named and is_tied:  # save_model of safetensors keeps one name of a tied matrix
             named = self._named("head", lambda tensor: tensor.is_matrix)
-        # The tensors with the name of a token matrix, if the user chose a tensor.
-        self.named_token_matrices = named if chosen is not None else []
         self.token = self._token_matrix(named, chosen)
+        # Whether the user chose another tensor than a token matrix that is known by its name.
+        self.is_custom_tensor = chosen is not None and named != [] and self.token not in named
         self.first_position = 0  # the row of the position matrix that position 0 picks
         self._others: dict[str, Tensor | InputError | None] = {}
         for role in ("position", "token_type", "head"):
@@ -87,11 +86,6 @@ class Roles:
         if isinstance(found, InputError):
             raise found
         return found
-
-    @property
-    def is_custom_tensor(self) -> bool:
-        """Whether the user chose another tensor than a token matrix that is known by its name."""
-        return bool(self.named_token_matrices) and self.token not in self.named_token_matrices
 
     def nearest(self, end: str) -> Tensor | None:
         """Return the tensor whose name ends so; of several, the nearest to the token matrix."""
@@ -297,27 +291,24 @@ class Roles:
         return 0
 
 
+# What an adapter of PEFT changes, by patterns of its tensors' names.
+_CHANGED = {
+    r"\b(?:lora_embedding|trainable_tokens)_": "the token matrix",
+    r"head\.lora_": "the output head",
+}
+
+
 def _adapter_in_words(names: Iterable[str]) -> str:
     """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
-    parts: set[str] = set()
-    for name in names:
-        parts.update(name.split("."))
-    subject = "it is an adapter"
-    changes = []
-    if "base_layer" in parts:
-        subject = "it has base layers of PEFT"
-        changes.append("whose adapter was not merged")
-    if any(part.startswith("trainable_tokens_") for part in parts):
-        changes.append("whose trainable tokens change the token matrix")
-    if any(part.startswith("lora_") for part in parts):
-        changed = []
-        if any(part.startswith("lora_embedding_") for part in parts):
-            changed.append("the token matrix")
-        if any("head.lora_" in name for name in names):
-            changed.append("the output head")
-        what = " and ".join(changed) or "neither the token matrix nor the output head"
-        changes.append(f"whose LoRA changes {what}")
-    return f"{subject}, {', and '.join(changes)}" if changes else ""
+    listed = "\n".join(names)
+    base_layers = ""
+    if ".base_layer." in listed:
+        base_layers = "it has base layers of PEFT, whose adapter was not merged"
+    if not re.search(r"\b(?:lora|trainable_tokens)_", listed):
+        return base_layers
+    changed = [matrix for pattern, matrix in _CHANGED.items() if re.search(pattern, listed)]
+    what = " and ".join(changed) or "neither the token matrix nor the output head"
+    return f"{base_layers or 'it is an adapter'}, which changes {what}"
 
 
 def _undecided_error(

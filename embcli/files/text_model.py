@@ -15,10 +15,6 @@ from embcli.files.families import Family, Settings, family_of, has_two_parts, se
 from embcli.files.tensors import Tensors
 from embcli.names import ModelPart
 
-# Models with a text model next to models of sound: MusicGen and Bark. A key of config.json whose
-# value has the text model's settings, and the part of the tensors' names that marks them as its.
-_NEXT_TO_SOUND = {"text_encoder": "text_encoder", "semantic_config": "semantic"}
-
 
 class TextModel(NamedTuple):
     """The model, or the part of a model, that reads tokens."""
@@ -27,45 +23,22 @@ class TextModel(NamedTuple):
     settings: Settings  # the settings of `config`, or of the metadata of a GGUF file
     family: Family | None  # None if it is unknown, or if a setting has a wrong type
     part: ModelPart | None  # the part whose tensors are wanted; None for a model that is whole
-    has_two_parts: bool  # whether two parts read tokens; True if nothing says otherwise
     name_part: str  # a part that the names of all its tensors have, if any name has it
 
 
 def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextModel:
     """Return the model that reads tokens; `whole_config` is a config.json, or empty."""
-    name_part = _name_part_next_to_sound(whole_config)
-    described_part = None if name_part else _described_part(whole_config, tensors)
+    described_part = _described_part(whole_config, tensors)
     config = _text_config(whole_config, described_part)
     settings = _settings(config, tensors)
     family = None
     with suppress(InputError):  # the recipe raises it again
-        family = family_of(settings, described_part)
+        family = family_of(settings)
 
-    if described_part:
-        return TextModel(
-            config,
-            settings,
-            family,
-            part=described_part,
-            has_two_parts=whole_config.get("model_type") == "encoder-decoder",
-            name_part=described_part,
-        )
-    reads_twice = family is not None and family.has_two_parts and not name_part
-    return TextModel(
-        config,
-        settings,
-        family,
-        part="encoder" if reads_twice else None,
-        has_two_parts=family is None or reads_twice,
-        name_part=name_part,
-    )
-
-
-def _name_part_next_to_sound(config: Mapping[str, Any]) -> str:
-    for key, name_part in _NEXT_TO_SOUND.items():
-        if isinstance(config.get(key), dict):
-            return name_part
-    return ""
+    part = described_part
+    if part is None and family is not None and family.has_two_parts:
+        part = "encoder"
+    return TextModel(config, settings, family, part, described_part or "")
 
 
 def _described_part(config: Mapping[str, Any], tensors: Tensors) -> ModelPart | None:
@@ -90,7 +63,7 @@ def _has_only_decoder(names: Iterable[str]) -> bool:
 
 def _text_config(whole_config: Mapping[str, Any], part: ModelPart | None) -> dict[str, Any]:
     """Return config.json, in which the text model's settings replace those of the whole model."""
-    keys = ["text_config", "llm_config", "thinker_config", *_NEXT_TO_SOUND]
+    keys = ["text_config", "llm_config", "thinker_config"]
     if part:
         keys.append(part)
     config = dict(whole_config)

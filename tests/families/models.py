@@ -12,6 +12,8 @@ import numpy as np
 import torch
 import transformers
 
+from tests.cases import data
+
 # The sizes of a tiny model, each with the names that configurations have for it.
 _SIZES = {
     0: "bos_token_id",
@@ -37,34 +39,6 @@ SMALL: dict[str, int] = {}
 for _size, _names in _SIZES.items():
     SMALL |= dict.fromkeys(_names.split(), _size)
 
-_VISION = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "image_size": 16,
-    "patch_size": 8,
-}
-_GROUPED = ("q", "k", "v", "post_attention", "intermediate", "output")
-_SQUEEZED = {f"{name}_groups": 1 for name in _GROUPED}
-_ESM = {"mask_token_id": 4, "pad_token_id": 1}
-_DECODER = {"scale_embedding": True, "is_decoder": True, "is_encoder_decoder": False}
-_BLOCKS = {"attention_type": "original_full", "block_size": 4}
-
-_GRANITE = {
-    "embedding_multiplier": 12.0,
-    "layer_types": ["mamba", "attention"],
-    "mamba_n_heads": 4,
-    "shared_intermediate_size": 16,
-}
-_LINEAR = {
-    "layer_types": ["linear_attention", "full_attention"],
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-}
-
 # Models with the settings of SMALL alone, by their classes.
 _PLAIN = """
 GPT2LMHeadModel GPTJForCausalLM GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM LlamaForCausalLM
@@ -78,7 +52,7 @@ SwitchTransformersForConditionalGeneration BloomForCausalLM CLIPTextModel Siglip
 OwlViTTextModel BlipTextModel AltCLIPTextModel ClapTextModel WhisperForConditionalGeneration
 MambaForCausalLM BartForConditionalGeneration M2M100ForConditionalGeneration
 NllbMoeForConditionalGeneration PLBartForConditionalGeneration MvpForConditionalGeneration
-BlenderbotSmallForConditionalGeneration MPNetForMaskedLM OpenAIGPTLMHeadModel
+MPNetForMaskedLM OpenAIGPTLMHeadModel
 GPTBigCodeForCausalLM BioGptForCausalLM XGLMForCausalLM CohereForCausalLM Starcoder2ForCausalLM
 StableLmForCausalLM OlmoForCausalLM GptOssForCausalLM TrOCRForCausalLM NystromformerForMaskedLM
 SplinterModel IBertForMaskedLM Data2VecTextForMaskedLM YosoForMaskedLM MraForMaskedLM
@@ -88,122 +62,13 @@ DogeForCausalLM MiniMaxForCausalLM NomicBertModel Ministral3ForCausalLM
 HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM
 """
 
+_DATA = data(__name__)
 # A name -> the model's class, and settings.
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in _PLAIN.split()},
-    "GPT-Neo": ("GPTNeoForCausalLM", {"attention_types": [[["global", "local"], 1]]}),
-    "DistilBERT, sinusoids": ("DistilBertForMaskedLM", {"sinusoidal_pos_embds": True}),
-    "ALBERT": ("AlbertForMaskedLM", {"embedding_size": 8}),
-    "ELECTRA": ("ElectraForPreTraining", {"embedding_size": 8}),
-    "ELECTRA, one size": ("ElectraForPreTraining", {"embedding_size": 16}),
-    "DeBERTa, types": ("DebertaForMaskedLM", {"type_vocab_size": 2, "relative_attention": True}),
-    "DeBERTa v2": ("DebertaV2ForMaskedLM", {"type_vocab_size": 0}),
-    "DeBERTa v3": (
-        "DebertaV2ForMaskedLM",
-        {"type_vocab_size": 0, "position_biased_input": False, "relative_attention": True},
-    ),
-    "OPT": ("OPTForCausalLM", {"word_embed_proj_dim": 16}),
-    "OPT-350m": ("OPTForCausalLM", {"word_embed_proj_dim": 8, "do_layer_norm_before": False}),
-    "Falcon": ("FalconForCausalLM", {"alibi": False, "head_dim": None}),
-    "Falcon, ALiBi": ("FalconForCausalLM", {"alibi": True, "head_dim": None}),
-    "MPT": ("MptForCausalLM", {"max_seq_len": 64}),
-    "GIT": ("GitForCausalLM", {"vision_config": _VISION}),
-    "Mamba 2": ("Mamba2ForCausalLM", {"num_heads": 4, "n_groups": 1}),
-    "BART, scaled": ("BartForConditionalGeneration", {"scale_embedding": True}),
-    "mBART": ("MBartForConditionalGeneration", {"scale_embedding": True}),
-    "Pegasus": ("PegasusForConditionalGeneration", {"scale_embedding": True}),
-    "Marian": ("MarianMTModel", {"scale_embedding": True, "decoder_vocab_size": 96}),
-    "LED": (
-        "LEDForConditionalGeneration",
-        {
-            "max_encoder_position_embeddings": 64,
-            "max_decoder_position_embeddings": 48,
-            "attention_window": 4,
-        },
-    ),
-    "BigBird-Pegasus": (
-        "BigBirdPegasusForConditionalGeneration",
-        {"attention_type": "original_full"},
-    ),
-    "Blenderbot": ("BlenderbotForConditionalGeneration", {"scale_embedding": True}),
-    "XLNet": ("XLNetLMHeadModel", {"max_position_embeddings": None}),
-    "XLM": ("XLMWithLMHeadModel", {"n_langs": 2}),
-    "XLM, sinusoids": ("XLMWithLMHeadModel", {"sinusoidal_embeddings": True}),
-    "ESM-1": ("EsmForMaskedLM", {**_ESM, "emb_layer_norm_before": True, "token_dropout": True}),
-    "ESM-1, bare": ("EsmForMaskedLM", _ESM),
-    "ESM-2": (
-        "EsmForMaskedLM",
-        {**_ESM, "position_embedding_type": "rotary", "token_dropout": True},
-    ),
-    "Longformer": ("LongformerForMaskedLM", {"attention_window": 4}),
-    "CodeGen": ("CodeGenForCausalLM", {"n_head": 4, "num_attention_heads": None}),
-    "Granite": ("GraniteForCausalLM", {"embedding_multiplier": 12.0}),
-    "TrOCR, sinusoids": (
-        "TrOCRForCausalLM",
-        {
-            "use_learned_position_embeddings": False,
-            "layernorm_embedding": False,
-            "scale_embedding": True,
-        },
-    ),
-    "RemBERT": ("RemBertForMaskedLM", {"input_embedding_size": 8, "output_embedding_size": 12}),
-    "ConvBERT": ("ConvBertForMaskedLM", {"embedding_size": 8}),
-    "SqueezeBERT": ("SqueezeBertForMaskedLM", {"embedding_size": 16, **_SQUEEZED}),
-    "BigBird": ("BigBirdForMaskedLM", _BLOCKS),
-    "BigBird, scaled": ("BigBirdForMaskedLM", {**_BLOCKS, "rescale_embeddings": True}),
-    "FNet": ("FNetForMaskedLM", {"tpu_short_seq_length": 64}),
-    "X-MOD": ("XmodForMaskedLM", {"languages": ["en_XX"], "default_language": "en_XX"}),
-    "LUKE": ("LukeForMaskedLM", {"entity_vocab_size": 20, "entity_emb_size": 8}),
-    "LFM2": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"]}),
-    "Bark": ("BarkSemanticModel", {"input_vocab_size": 96, "output_vocab_size": 96}),
-    "Jamba": (
-        "JambaForCausalLM",
-        {"mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False, "attn_layer_offset": 1}
-        | {"attn_layer_period": 2},
-    ),
-    "MiniCPM3": ("MiniCPM3ForCausalLM", {"scale_emb": 6.3}),
-    "GLM-4.5": ("Glm4MoeForCausalLM", {"n_routed_experts": 4, "num_experts_per_tok": 2}),
-    "Ernie 4.5, experts": ("Ernie4_5_MoeForCausalLM", {"moe_k": 2, "moe_num_experts": 4}),
-    "Falcon-H1": (
-        "FalconH1ForCausalLM",
-        {"embedding_multiplier": 5.5, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8},
-    ),
-    "Granite 4, RoPE": (
-        "GraniteMoeHybridForCausalLM",
-        _GRANITE | {"position_embedding_type": "rope"},
-    ),
-    "Granite 4": ("GraniteMoeHybridForCausalLM", _GRANITE),
-    "Qwen3-Next": ("Qwen3NextForCausalLM", _LINEAR | {"num_experts_per_tok": 2}),
-    "Qwen3.5": ("Qwen3_5ForCausalLM", _LINEAR),
-    "Qwen3.5, experts": ("Qwen3_5MoeForCausalLM", _LINEAR | {"num_experts_per_tok": 2}),
-    "Gemma 4": (
-        "Gemma4ForCausalLM",
-        {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 96},
-    ),
-    "BART, decoder": ("BartForCausalLM", _DECODER),
-    "Blenderbot Small, decoder": ("BlenderbotSmallForCausalLM", _DECODER),
-}
-
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in _PLAIN.split()}
+MODELS |= _DATA["models"]
 # Models that see: a name -> the classes of both configurations, without `Config`, and the
 # decoder's settings.
-SEEING: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "TrOCR, seeing": ("DeiT", "TrOCR", {"scale_embedding": True}),
-    "Donut": ("DonutSwin", "MBart", _DECODER),
-    "Nougat": ("DonutSwin", "MBart", _DECODER | {"add_final_layer_norm": True}),
-    "ViT and GPT-2": ("ViT", "GPT2", {}),
-}
-_SEES = {
-    "DonutSwin": {
-        "image_size": 16,
-        "patch_size": 4,
-        "embed_dim": 8,
-        "depths": [1],
-        "num_heads": [2],
-        "window_size": 4,
-    },
-    "DeiT": _VISION,
-    "ViT": _VISION,
-}
+SEEING: dict[str, tuple[str, str, dict[str, Any]]] = _DATA["seeing"]
 
 
 def saved(name: str, folder: Path, **more: Any) -> Any:
@@ -228,7 +93,7 @@ def saved(name: str, folder: Path, **more: Any) -> Any:
 
 def _model_that_sees(name: str, more: dict[str, Any]) -> Any:
     encoder_name, decoder_name, given = SEEING[name]
-    encoder = getattr(transformers, f"{encoder_name}Config")(**_SEES[encoder_name])
+    encoder = getattr(transformers, f"{encoder_name}Config")(**_DATA["sees"][encoder_name])
     decoder = small(getattr(transformers, f"{decoder_name}Config"), given | more)
     both = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     return transformers.VisionEncoderDecoderModel(config=both)

@@ -17,7 +17,7 @@ from tests.oracles import assert_same_bits
 
 pytest.importorskip("transformers")
 
-from tests.families.models import MODELS, SEEING, read_by_first_blocks, saved, small
+from tests.families.models import MODELS, SEEING, read_by_first_blocks, saved
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -119,22 +119,3 @@ def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None
     found = embcli.open(tmp_path).lookup(ids, show="hidden")
     assert found.hidden.any(1).all()
     assert "the model sets rows of padding" in " ".join(map(str, found.notes))
-
-
-def test_musicgen_reads_texts_with_its_text_encoder(tmp_path: Path) -> None:
-    import transformers
-
-    text = small(transformers.T5Config, {})
-    sound = transformers.EncodecConfig(
-        hidden_size=16, num_filters=4, codebook_size=32, codebook_dim=16
-    )
-    codes = small(transformers.MusicgenDecoderConfig, {"vocab_size": 32})
-    config = transformers.MusicgenConfig(
-        text_encoder=text.to_dict(), audio_encoder=sound.to_dict(), decoder=codes.to_dict()
-    )
-    model = transformers.MusicgenForConditionalGeneration(config=config)
-    model.save_pretrained(tmp_path)
-    (read,) = read_by_first_blocks(model.text_encoder.eval(), PLAIN).values()
-    found = embcli.open(tmp_path).lookup(PLAIN)
-    assert_same_bits(found.input, read)
-    assert found.plan.recipe.part is None

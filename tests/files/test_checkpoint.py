@@ -28,52 +28,6 @@ def zeros(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.float32)
 
 
-# What families call the token and the position matrix, and a tensor that could pass for them.
-FAMILIES: dict[str, tuple[str, str | None, str | None, Shape]] = {
-    "nanogpt": ("_orig_mod.transformer.wte.weight", "_orig_mod.transformer.wpe.weight", None, ()),
-    "book": ("tok_emb.weight", "pos_emb.weight", "trf_blocks.0.att.W_query.weight", (7, 7)),
-    "tensorflow": ("model/wte", "model/wpe", "model/h0/attn/c_attn/w", (1, 7, 21)),
-    "flax": ("transformer/wte/embedding", "transformer/wpe/embedding", None, ()),
-    "llama-meta": ("tok_embeddings.weight", None, "layers.0.attention.wq.weight", (7, 7)),
-    "llama-rope": ("tok_embeddings.weight", None, "rope.freqs", (4,)),
-    "multimodal": (
-        "language_model.model.embed_tokens.weight",
-        None,
-        "vision.patch_embedding.weight",
-        (7, 3, 2, 2),
-    ),
-    "xlnet": ("transformer.word_embedding.weight", None, None, ()),
-    "gpt-neox": (
-        "gpt_neox.embed_in.weight",
-        None,
-        "gpt_neox.layers.0.attention.dense.weight",
-        (7, 7),
-    ),
-    "t5": (
-        "shared.weight",
-        None,
-        "encoder.block.0.SelfAttention.relative_attention_bias.weight",
-        (32, 8),
-    ),
-    "clip": (
-        "text.token_embedding.weight",
-        "text.position_embedding.weight",
-        "vision.position_embedding",
-        (12, 7),
-    ),
-    "whisper": (
-        "decoder.token_embedding",
-        "decoder.positional_embedding",
-        "encoder.positional_embedding",
-        (15, 7),
-    ),
-    "gpt": ("tokens_embed.weight", "positions_embed.weight", "ln_f.weight", (7,)),
-    "mamba": ("backbone.embeddings.weight", None, "backbone.layers.0.mixer.A_log", (14, 4)),
-    "rwkv": ("emb.weight", None, "blocks.0.att.key.weight", (7, 7)),
-    "plain": ("embedding.weight", None, "fc.weight", (2, 7)),
-}
-
-
 def opened(
     tensors: dict[str, np.ndarray],
     config: dict[str, Any] | None = None,
@@ -94,9 +48,8 @@ def tensor_name(source: Checkpoint, role: str) -> str | None:
 # --- tensors by their names -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_matrices_of_each_family_are_found(family):
-    token, position, other, shape = FAMILIES[family]
+@cases
+def test_the_matrices_of_each_family_are_found(token, position, other, shape):
     tensors = {token: matrix(50, 7)}
     if position:
         tensors[position] = matrix(12, 7, seed=2)
@@ -159,21 +112,7 @@ def test_without_a_known_name_the_candidates_are_listed():
     assert others[-1] == "and 4 more"
 
 
-@pytest.mark.parametrize(
-    ("names", "params", "reason"),
-    [
-        (["consolidated.00.pth", "consolidated.01.pth"], {}, "one of 2 parts"),
-        (["consolidated.00.pth"], {"vocab_size": 100}, "vocab_size 100, and 'wte' .50, 7."),
-        (["consolidated.00.pth"], {"vocab_size": -1, "dim": 14}, "dim 14, and 'wte' .50, 7."),
-        (["mp_rank_01/model_optim_rng.pt"], {}, "one of several parts, and each"),
-        (["mp_rank_01_model_states.pt"], {}, "a part of every matrix"),
-        (["pytorch_model_fsdp_rank0.bin"], {}, "a part of every matrix"),
-        (["__0_0.distcp"], {}, "a part of every matrix"),
-        (["consolidated.00.pth"], {"vocab_size": 50, "dim": 7}, ""),
-        (["mp_rank_00/model_optim_rng.pt"], {}, ""),
-        (["pytorch_model_fsdp.bin"], {}, ""),
-    ],
-)
+@cases
 def test_a_file_with_a_part_of_each_matrix_is_refused(names, params, reason):
     for name in names:
         Path(name).parent.mkdir(exist_ok=True)

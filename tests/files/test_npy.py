@@ -17,6 +17,7 @@ from numpy.lib.format import write_array
 import embcli
 from embcli.errors import InputError
 from embcli.explore.explored import ExploredMatrix
+from tests.cases import cases
 from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, refused, zipped
 from tests.readers import as_npy
 
@@ -59,34 +60,9 @@ def header(shape: str, descr: str = "'<f4'", order: str = "False", more: str = "
     return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}{more}}}\n".encode()
 
 
-FIELD_OF_A_DICTIONARY = header("(2, 3)", descr="[('a', '<f4', {})]")
-BEYOND_64_BITS = "(99999999999999999999, 3)"
-
-
-@pytest.mark.parametrize(
-    ("head", "size", "reason"),
-    [
-        (header("(2, 3)"), 23, "ends at byte 92"),
-        (header("(10**20, 3)"), 0, "cannot be read"),
-        (header(BEYOND_64_BITS), 0, "ends at byte"),
-        (header("(-2, -3)"), 24, "its shape is (-2"),
-        (header("(2, 3)", order="1"), 24, "cannot be read"),
-        (header("(2, 3)", descr="'<q9'"), 24, "cannot be read"),
-        (header("(2, 3)", descr="'f4,f4'"), 99, "not real numbers"),
-        (header("[2, 3]"), 99, "cannot be read"),
-        (header("(2, 3)", more=", 'x': 1"), 99, "cannot be read"),
-        (b"{'descr': '<f4', 'shape': (2, 3)}\n", 99, "cannot be read"),
-        (header("(2, 3)", descr=r"'\d'"), 99, "cannot be read"),
-        (FIELD_OF_A_DICTIONARY, 0, "cannot be read"),
-        (b"{'shape': (" + b" " * 9900, 0, "cannot be read"),
-        (b"{" + b" " * 10_000 + b"}", 0, "cannot be read"),
-        (b"(" * 9000, 0, "cannot be read"),
-        (b"__import__('os').mkdir('x')\n", 0, "cannot be read"),
-    ],
-    ids=range(16),
-)
+@cases
 def test_headers_that_lie_are_refused(head, size, reason):
-    assert reason in refused("a.npy", npy_bytes(head, bytes(size)))
+    assert reason in refused("a.npy", npy_bytes(head.encode("latin-1"), bytes(size)))
 
 
 @pytest.mark.parametrize(
@@ -96,8 +72,11 @@ def test_headers_that_lie_are_refused(head, size, reason):
         b"\x93NUMPY\1\0\xff\xff{",
         npy_bytes(header("(2, 3)"), bytes(99), version=b"\4\0"),
         npy_bytes(b"[" * 12000, version=b"\2\0"),
+        npy_bytes(b"{'shape': (" + b" " * 9900),
+        npy_bytes(b"{" + b" " * 10_000 + b"}"),
+        npy_bytes(b"(" * 9000),
     ],
-    ids=["cut", "cut in its header", "version 4", "version 2"],
+    ids=range(7),
 )
 def test_a_header_that_cannot_be_read_is_refused(data):
     assert "cannot be read" in refused("a.npy", data)

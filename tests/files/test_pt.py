@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from embcli.errors import LayerError
+from tests.cases import cases
 from tests.files.made import assert_rows, layer, matrix, refusal, refused, tensors_of, zipped
 
 # --- tensors in what a file holds -----------------------------------------------------------------
@@ -358,7 +359,7 @@ def test_big_endian_numbers_are_refused(members):
     assert "big-endian" in refused("m.pt", zipped(members))
 
 
-@pytest.mark.parametrize("end", [40, 1000, -30, -9])
+@cases
 def test_an_archive_that_is_cut_is_refused(members, end):
     whole = zipped(members)
     assert "damaged" in refused("m.pt", whole[:end])

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from embcli.files import gguf
+from tests.cases import cases
 from tests.files.made import assert_rows, layer, matrix, written
 
 
@@ -101,9 +102,7 @@ def test_rows_of_a_part_of_a_storage_are_those_of_torch(
 IN_BLOCKS = [kind for kind in quants._type_traits if kind.value in gguf.TYPES]
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float16", "float64", "int8", "int16", "int32", "int64"]
-)
+@cases
 def test_plain_rows_of_gguf_are_those_of_the_package(dtype):
     weight = (50 * matrix()).astype(dtype)
     path = written("m.gguf", {"other": matrix(3, 4), "weight": weight})

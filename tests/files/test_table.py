@@ -11,20 +11,11 @@ import pytest
 import embcli
 from embcli.errors import Notes
 from embcli.files import open_tensors
+from tests.cases import cases
 from tests.files.made import assert_rows, matrix, refused
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"delimiter": "\t", "fmt": "%.9f"},
-        {"delimiter": ","},
-        {"delimiter": ", ", "fmt": "%.9g"},
-        {"delimiter": ",", "newline": "\r\n"},
-        {"delimiter": ",", "header": "id,4,5,6", "comments": ""},
-    ],
-)
+@cases
 def test_what_savetxt_writes_are_the_rows(options):
     values = matrix(50, 4)
     if options.get("delimiter") == ",":
@@ -49,23 +40,7 @@ def test_own_csv_and_tsv_have_the_rows_of_the_result(name):
     assert_rows(open_tensors(Path(name)).layer("own"), found.input)
 
 
-@pytest.mark.parametrize(
-    ("before", "names"),
-    [
-        ("0,1,2\n", False),  # pandas' to_csv(index=False)
-        (",0,1,2\n", True),  # pandas' to_csv()
-        (",x,y,z\n", True),
-        ('"","x","y","z"\n', True),  # R's write.csv
-        ("x,y,z\n", False),
-        ("x1, x2, x3\r\n", False),
-        ("# a,b,c\n", False),  # numpy.savetxt's header
-        ("# made in 2024,\n# a b c\n", False),
-        ("# made\n\n0,1,2\n", False),
-        ("x,y,z\n\n", False),
-        ("\ufeff", False),  # Excel's byte order mark
-        ("\ufeffx,y,z\n", False),
-    ],
-)
+@cases
 def test_a_header_is_no_row(before, names):
     values = matrix(5, 3)
     lines = []
@@ -103,15 +78,7 @@ def test_words_in_csv_are_no_part_of_the_matrix(header, end):
     assert_rows(tensors.layer("own"), values)
 
 
-@pytest.mark.parametrize(
-    ("header", "first"),
-    [
-        ("word\tx\ty\n", ['"', "New York", "7"]),
-        ("\t0\t1\n", ["#", "New York", "the"]),  # pandas' to_csv()
-        ("\t0\t1\n", ["0", "1", "2"]),
-        ("id\t4\t5\n", ["0", "1", "2"]),
-    ],
-)
+@cases
 def test_tabs_below_a_header_separate_columns(header, first):
     values = matrix(3, 2)
     lines = [header]
@@ -227,31 +194,6 @@ def test_a_first_line_that_numbers_columns_is_noted():
         ]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (b"1.0,2.0,3.0\n4,x,6\n", "could not convert string 'x'"),
-        (b"1.0,2.0,3.0\n4,5\n", "columns changed from 3 to 2"),
-        (b"0,5;0,6\n0,7;0,8\n", "could not convert string '5;0'"),
-        (b"x,y\n1,2\n3,4,5\n", "columns changed from 2 to 3"),
-        (b"id,0,1\n1,2\n", "it is a text, not a model"),
-        (b"1,2,3\n\xff,2,3\n", "not a table of numbers"),
-        (b"1.0 2.0\n1.0 x\n", "a field that is not a number"),
-        (b"1.0 2.0\n1.0\n", "columns changed from 2 to 1"),
-        (b"0.1,x,0.3\n1,2,3\n", "could not convert string 'x'"),
-        (b"x,0.2,0.3\n1,2,3\n", "could not convert string 'x'"),
-        (b"a,b\nfox,2\n", "could not convert string 'fox'"),
-        (b"0.1,0.2\n0.3,\n", "could not convert string ''"),
-        (b"a,1 0 0\nb,0 1 0\n", "could not convert string 'a'"),
-        (b"a;0,5;0,6\nb;0,7;0,8\n", "could not convert string 'a;0'"),
-        (b"id,word,0\n1,a,0.5\n2,0,5\n3,a,b,0.5\n", "columns changed from 3 to 4"),
-        (b"a,0.5,b,0.6\nc,0.7,d,0.8\n", "could not convert string 'a'"),
-        (b"a,0.5,1\nb,NA,1\nc,0.5,1\n", "could not convert string 'NA'"),
-        (b"id,0\n1,0.5\n2,\n", "a line has no numbers"),
-        (b",\n1,\n2,\n", "not a table of numbers"),
-        (b"x\n1\n2\n", "it is a text, not a model"),
-        (b"word\tx\nfox\t2\n", "could not convert string 'fox'"),
-    ],
-)
+@cases
 def test_damaged_tables_are_refused(text, reason):
-    assert reason in refused("own.csv", text)
+    assert reason in refused("own.csv", text.encode())

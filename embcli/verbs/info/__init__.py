@@ -18,7 +18,7 @@ from embcli.names import __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.wording import in_data
+from embcli.wording import Sentence, in_data
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint, Head
@@ -168,28 +168,23 @@ def facts_of(tensors: Tensors) -> dict[str, str]:
 def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     """Return which tensors the model's file contains and what they are for.
 
-    `tensors` lists all of them. Raises InputError for a model that is not from a file.
+    `tensors` lists all of them. Raises InputError for a model that is not from a file, and if
+    another tensor is chosen in place of its token matrix.
     """
     from embcli.files.checkpoint import Checkpoint
     from embcli.files.special_ids import special_ids
 
     if not isinstance(model.source, Checkpoint):
         raise InputError("a seeded model has no file")
-    chosen = None  # the tensor that the user named in place of the token matrix
-    if model.source.roles.is_custom_tensor:
-        chosen = model.source.roles.token
-
-    checkpoint = model.source.without_other()
+    checkpoint = model.source
+    if checkpoint.roles.is_custom_tensor:
+        raise InputError(Sentence("info shows the model's own token matrix: leave out {tensor}"))
     roles: dict[str, str] = {}
     for role in ("token", "position", "token_type", "head"):
         with suppress(InputError):  # the head and the recipe of ModelInfo have the reason
             tensor = checkpoint.roles.find(role)
             if tensor is not None:
                 roles[tensor.name] = role
-    if chosen is not None:
-        role_in_model = roles.get(chosen.name)
-        roles[chosen.name] = f"{role_in_model}, chosen" if role_in_model else "chosen"
-
     names = list(checkpoint.tensors if tensors else roles)
     listed_roles = {name: roles.get(name, "") for name in names}
     notes = model.notes.begun()
