@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
-from embcli.cli.hints import note_on_word
 from embcli.errors import InputError
 from embcli.names import PROGRAM
 from embcli.wording import counted, in_bytes
@@ -94,7 +93,10 @@ def _typed_text(text: str, example: str) -> str:
 
     content = decoded(text, "TEXT")
     verb = _verb(example)
-    note_on_word(text, "text")
+    if " " not in text:
+        from embcli.cli.hints import note_on_word
+
+        note_on_word(text, "text")
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
         say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
@@ -108,8 +110,11 @@ def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
     from embcli.verbs.count import CountInput
 
-    for name in files or ():
-        note_on_word(name, "file")
+    if files:
+        from embcli.cli.hints import note_on_word
+
+        for name in files:
+            note_on_word(name, "file")
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
         return [CountInput.of_text(text)]
