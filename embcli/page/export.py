@@ -96,6 +96,7 @@ svg {{ display: block; width: 100vw; height: 100vh; }}
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
+_MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
 _UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 
 
@@ -304,12 +305,13 @@ def _drawn(text: str) -> bytes:
 def _undrawn(svg: str) -> str:
     """Return a character of a picture that no font of this machine has, or nothing.
 
-    Monospace fonts have the letters of Europe and the symbols of pages; of all others, the first
-    and the last in Unicode's order are tried.
+    Monospace fonts have the letters of Europe and the symbols of pages; of all others, one of each
+    128 in Unicode's order is tried, as a script has about as many.
     """
     others: list[str] = sorted(set(re.findall(r"[\u0590-\u1fff\u2c00-\U0010ffff]", svg)))
+    tried = {ord(character) >> 7: character for character in others}
     box = _drawn("\U0010fffd")  # a character for private use
-    for character in others[:1] + others[-1:]:
+    for character in [*tried.values()][:_MOST_TRIED]:
         if _drawn(character) == box:
             return character
     return ""

@@ -58,8 +58,8 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     if batches._is_drawn:
         rows, _ = shape_of(batches.source, "position")
         yield safe_text(
-            f"Not lookup's position rows: C = {rows:,}, drawn after the loader starts "
-            f"(lookup: C = {DEFAULT_CONTEXT_LENGTH:,}, no loader)."
+            f"Position rows are not lookup's: the data loader takes a random number before them, "
+            f"and C is {rows:,} (lookup: {DEFAULT_CONTEXT_LENGTH:,})."
         )
     if batches.count > 1 and not batches.all:
         yield Hint(("index",))

@@ -38,7 +38,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     rows = counted(search.searched, "row")
     if search.searched < size:
         rows += f" of {size:,}"
-    yield safe_text(f"Searched {rows}.")
+    yield safe_text(f"Searched {rows}; a query's own tokens are left out.")
     if len(search.not_finite):
         yield safe_text(_not_ranked(search.not_finite, "with NaN or infinity"))
     if len(search.zero):
