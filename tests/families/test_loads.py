@@ -161,7 +161,7 @@ def reasons(found: Audit) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, *WRAPPERS, *WHOLE])
-def test_a_real_load_of_whole_files_loses_nothing(name: str, tmp_path: Path) -> None:
+def test_a_real_load_of_whole_files_loses_nothing(name, tmp_path):
     load = loaded(tmp_path, make(name, tmp_path))
     assert load.refusal == ""
     assert load.lost == frozenset()
@@ -169,9 +169,7 @@ def test_a_real_load_of_whole_files_loses_nothing(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_a_real_load_of_faulty_files_loses_what_transformers_names(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_real_load_of_faulty_files_loses_what_transformers_names(name, tmp_path):
     made = make(name, tmp_path)
     load = loaded(tmp_path, made)
     assert load.refusal or load.lost
@@ -187,7 +185,7 @@ def test_a_real_load_of_faulty_files_loses_what_transformers_names(
 
 
 @pytest.mark.parametrize("name", [*WHOLE, *FAULTY])
-def test_transformers_says_the_same_without_reading_weights(name: str, tmp_path: Path) -> None:
+def test_transformers_says_the_same_without_reading_weights(name, tmp_path):
     made = make(name, tmp_path)
     real = loaded(tmp_path, made)
     unread = loaded(tmp_path, made, device="meta")
@@ -196,7 +194,7 @@ def test_transformers_says_the_same_without_reading_weights(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["no pooler", "no classifier", "no score"])
-def test_what_is_no_alarm_changes_no_hidden_state(name: str, tmp_path: Path) -> None:
+def test_what_is_no_alarm_changes_no_hidden_state(name, tmp_path):
     load = loaded(tmp_path, make(name, tmp_path))
     assert load.level in ("remark", "finding")
     ids = torch.tensor([[5, 9, 17]])
@@ -212,7 +210,7 @@ def test_what_is_no_alarm_changes_no_hidden_state(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, *WRAPPERS, *WHOLE])
-def test_an_audit_of_whole_files_finds_nothing(name: str, tmp_path: Path) -> None:
+def test_an_audit_of_whole_files_finds_only_layers_that_are_not_loaded(name, tmp_path):
     make(name, tmp_path)
     if name in REFUSED:
         with pytest.raises(embcli.InputError):
@@ -221,12 +219,14 @@ def test_an_audit_of_whole_files_finds_nothing(name: str, tmp_path: Path) -> Non
 
     found = embcli.open(tmp_path).audit()
     assert reasons(found) == []
-    assert highest(said(found, "load")) in ("", "remark")
+    # transformers loads a model without the others, as nobody meant it.
+    levels = ("finding",) if name == "fewer layers in config.json" else ("", "remark")
+    assert highest(said(found, "load")) in levels
     assert highest(said(found, "tied")) in ("", "remark")
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_an_audit_says_what_a_real_load_lost(name: str, tmp_path: Path) -> None:
+def test_an_audit_says_what_a_real_load_lost(name, tmp_path):
     load = loaded(tmp_path, make(name, tmp_path))
     if name in REFUSED:
         with pytest.raises(embcli.InputError):
@@ -249,7 +249,7 @@ def test_an_audit_says_what_a_real_load_lost(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", UNASKED)
-def test_an_audit_says_nothing_where_nobody_can_be_asked(name: str, tmp_path: Path) -> None:
+def test_an_audit_says_nothing_where_nobody_can_be_asked(name, tmp_path):
     make(name, tmp_path)
     before = sorted(tmp_path.rglob("*"))
     found = embcli.open(tmp_path).audit()
@@ -260,7 +260,7 @@ def test_an_audit_says_nothing_where_nobody_can_be_asked(name: str, tmp_path: Pa
         assert "1,000,000,000 layers" in reason
 
 
-def test_an_index_that_does_not_name_a_tensor_is_a_remark(tmp_path: Path) -> None:
+def test_an_index_that_does_not_name_a_tensor_is_a_remark(tmp_path):
     make("the index does not name the head", tmp_path)
     (remark,) = said(embcli.open(tmp_path).audit(), "load")
     assert remark.level == "remark"
@@ -272,9 +272,7 @@ SCHEMES = ("awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gp
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("dropped", ["", "layers.1.mlp.", "lm_head.weight"])
-def test_a_quantized_layer_is_there_if_any_of_its_parts_is(
-    scheme: str, dropped: str, tmp_path: Path
-) -> None:
+def test_a_quantized_layer_is_there_if_any_of_its_parts_is(scheme, dropped, tmp_path):
     make("LlamaForCausalLM", tmp_path)
     files = files_in(tmp_path)
     files.config["quantization_config"] = {"quant_method": scheme}
@@ -289,7 +287,7 @@ def test_a_quantized_layer_is_there_if_any_of_its_parts_is(
 
 
 @pytest.mark.parametrize(("dropped", "level"), [("embed", ""), ("layers.1.", "alarm")])
-def test_of_a_file_of_pytorch_the_same_is_said(dropped: str, level: str, tmp_path: Path) -> None:
+def test_of_a_file_of_pytorch_the_same_is_said(dropped, level, tmp_path):
     make("LlamaForCausalLM", tmp_path)
     files = files_in(tmp_path)
     files.weights = "pytorch_model.bin"
@@ -301,7 +299,7 @@ def test_of_a_file_of_pytorch_the_same_is_said(dropped: str, level: str, tmp_pat
     assert highest(said(found, "load")) == level
 
 
-def test_settings_of_older_files_stand_at_one_level(tmp_path: Path) -> None:
+def test_settings_of_older_files_stand_at_one_level(tmp_path):
     made = make("Qwen2VLForConditionalGeneration", tmp_path)
     files = flat(files_in(tmp_path))
     files.write(tmp_path)
@@ -321,7 +319,7 @@ def flat(files: Files) -> Files:
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_ties_at_two_levels_are_those_of_a_real_load(name: str, tmp_path: Path) -> None:
+def test_ties_at_two_levels_are_those_of_a_real_load(name, tmp_path):
     wrapper = Wrapper(name, tmp_path)
     made = model_of(name)
     wrong = []
@@ -344,7 +342,7 @@ def test_ties_at_two_levels_are_those_of_a_real_load(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_a_class_says_of_its_ties_what_a_real_load_does(name: str, tmp_path: Path) -> None:
+def test_a_class_says_of_its_ties_what_a_real_load_does(name, tmp_path):
     wrapper = Wrapper(name, tmp_path)
     made = model_of(name)
     for keys in TIE_KEYS:
@@ -370,7 +368,7 @@ def ties_in_words(model: Any) -> bool:
     return bool(sources["token"] & sources["head"])
 
 
-def test_the_folders_are_small(tmp_path: Path) -> None:
+def test_the_folders_are_small(tmp_path):
     for name in [*HEALTHY, *WRAPPERS, *CASES]:
         folder = tmp_path / name.replace("/", " ")
         make(name, folder)
@@ -379,7 +377,7 @@ def test_the_folders_are_small(tmp_path: Path) -> None:
         json.loads((folder / "config.json").read_text())
 
 
-def test_a_file_larger_than_the_limit_on_memory_is_asked_about(tmp_path: Path) -> None:
+def test_a_file_larger_than_the_limit_on_memory_is_asked_about(tmp_path):
     """The file has 5 GB, nearly all of it a hole."""
     make("LlamaForCausalLM", tmp_path)
     file = tmp_path / "model.safetensors"

@@ -39,8 +39,10 @@ class ModelFiles:
 
     @property
     def vocab_size(self) -> int | None:
-        """The size that config.json or the metadata of a GGUF file state, if they do."""
+        """The size that config.json states, or a GGUF file without tokens; others ignore it."""
         if self.checkpoint is None:
+            return None
+        if self.checkpoint.tensors.format == "GGUF" and self.tokens is not None:
             return None
         size = self.checkpoint.roles.settings.values.get("vocab_size")
         return size if type(size) is int else None

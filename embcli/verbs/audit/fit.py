@@ -151,16 +151,17 @@ def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
 def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     """Check that special tokens have rows, and that files agree on their IDs.
 
-    A list agrees with an ID that it contains.
+    A list agrees with an ID that it contains. A model that never ends a text can be used, and
+    llama.cpp takes an ID of its own in place of one without a row.
     """
-    # llama.cpp takes an ID of its own in place of one without a row.
-    level: Level = "finding" if checkpoint.tensors.format == "GGUF" else "alarm"
+    is_gguf = checkpoint.tensors.format == "GGUF"
     first_by_role: dict[str, SpecialId] = {}
     for special in files.special_ids:
         without_row = [token_id for token_id in special.ids if not 0 <= token_id < files.rows]
         if without_row:
             ids = ", ".join(map(str, without_row))
             text = f"{special}: {ids} has no row, rows are 0 to {files.rows - 1:,}"
+            level: Level = "finding" if is_gguf or special.role == "eos" else "alarm"
             yield Finding(level, "special-ids", len(without_row), text)
         first = first_by_role.setdefault(special.role, special)
         if not set(special.ids) & set(first.ids):

@@ -89,8 +89,9 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
     """Check that llama.cpp finds the keys and the tensors of the model's architecture."""
     header = encoding.header
     architecture = str(header.metadata.get("general.architecture"))
-    known = load_facts("llama_cpp_models.json")
-    if architecture not in known:
+    facts = load_facts("llama_cpp_models.json")
+    layouts = facts["architectures"].get(architecture)
+    if layouts is None:
         yield _refusal(f"its architecture {quoted(architecture)} was unknown in October 2026")
         return
 
@@ -105,24 +106,34 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
         sizes.setdefault("attention.key_length", dim)
         sizes.setdefault("attention.value_length", dim)
 
-    for layout in known[architecture]:
+    for layout in layouts:
         if not any(map(sizes.get, layout["without"])):
-            differences = [*_differences(layout, sizes, tensors)]
+            differences = [*_differences(layout, facts["tensors"], sizes, tensors)]
             if differences:
                 yield _refusal(first_names(differences, 3))
             return
     yield NotChecked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
 
 
-def _differences(layout: dict[str, Any], sizes: dict[str, Any], tensors: Tensors) -> Iterator[str]:
-    """Yield in words where a file differs from what llama.cpp expects."""
+def _differences(
+    layout: dict[str, Any], known: dict[str, Any], sizes: dict[str, Any], tensors: Tensors
+) -> Iterator[str]:
+    """Yield in words where a file differs from what llama.cpp expects.
+
+    A layout names tensors that are `known`; a number there follows the name of a second kind.
+    """
     for key in layout["keys"]:
         if key not in sizes:
             yield f"{key} is missing"
+    for key, other in layout.get("equal", {}).items():
+        expected = sizes.get(other)
+        if key in sizes and expected not in (None, sizes[key]):
+            yield f"{key} is {sizes[key]}, and not {expected} as {other}"
     expected = {}
     for block in range(min(sizes.get("block_count") or 0, len(tensors))):
-        for name, row in layout["tensors"].items():
-            expected[name.replace("*", str(block))] = row
+        for label in layout["tensors"]:
+            name = label.split()[0].replace("*", str(block))
+            expected[name] = known[label]
     for name, row in expected.items():
         if name not in tensors and row["unless"] not in tensors:
             yield f"{name} is missing"
