@@ -6,8 +6,7 @@ the choice of rows for a drawing. Nothing here reads a row of a layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -80,14 +79,6 @@ def head_in_words(relation: str, compared: str, reason: str) -> str:
     }
     description = descriptions[relation]
     return f"{description}; {reason}" if reason else description
-
-
-def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
-    """Return the first words, joined, with dots for the others."""
-    shown_words = list(islice(words, top + 1))
-    if len(shown_words) > top:
-        shown_words[top] = "..."
-    return separator.join(shown_words)
 
 
 def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:

@@ -61,10 +61,6 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> Loads:
     return Loads(tmp_path_factory.mktemp("gguf"))
 
 
-def test_there_are_sixty():
-    assert len(HEALTHY) + len(FAULTS) >= 60
-
-
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_vocabulary_is_sound(name, loads):
     answer = loads.answers[name]

@@ -22,7 +22,6 @@ pytest.importorskip("transformers")
 import transformers
 
 from tests.families.checkpoints import (
-    CASES,
     FAULTY,
     HEADS,
     HEALTHY,
@@ -366,15 +365,6 @@ def ties_in_words(model: Any) -> bool:
         if weight is head:
             sources["head"].add(ties.get(name, name))
     return bool(sources["token"] & sources["head"])
-
-
-def test_the_folders_are_small(tmp_path):
-    for name in [*HEALTHY, *WRAPPERS, *CASES]:
-        folder = tmp_path / name.replace("/", " ")
-        make(name, folder)
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        assert size < 1_000_000, name
-        json.loads((folder / "config.json").read_text())
 
 
 def test_a_file_larger_than_the_limit_on_memory_is_asked_about(tmp_path):

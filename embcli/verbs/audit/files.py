@@ -39,10 +39,8 @@ class ModelFiles:
 
     @property
     def vocab_size(self) -> int | None:
-        """The size that config.json states, or a GGUF file without tokens; others ignore it."""
+        """The size that config.json states; llama.cpp ignores that of a GGUF file."""
         if self.checkpoint is None:
-            return None
-        if self.checkpoint.tensors.format == "GGUF" and self.tokens is not None:
             return None
         size = self.checkpoint.roles.settings.values.get("vocab_size")
         return size if type(size) is int else None

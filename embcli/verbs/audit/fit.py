@@ -20,8 +20,8 @@ from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names, rows_in_words
-from embcli.wording import counted
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, rows_in_words
+from embcli.wording import counted, first_of
 
 # How the names of classes end that write text.
 _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
@@ -213,7 +213,5 @@ def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     if repeated:
         names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
         number = counted(len(repeated), "word")
-        text = (
-            f"{number} with several rows, of which a text gets the first: {first_names(names, 5)}"
-        )
+        text = f"{number} with several rows, of which a text gets the first: {first_of(names, 5)}"
         yield Finding("remark", "fit", len(repeated), text)

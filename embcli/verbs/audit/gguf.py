@@ -26,7 +26,8 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, NotChecked, first_names
+from embcli.verbs.audit.finding import Finding, Found, NotChecked
+from embcli.wording import first_of
 
 # The types of the tokens that are found before a text is split.
 _FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
@@ -110,7 +111,7 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
         if not any(map(sizes.get, layout["without"])):
             differences = [*_differences(layout, facts["tensors"], sizes, tensors)]
             if differences:
-                yield _refusal(first_names(differences, 3))
+                yield _refusal(first_of(differences, 3))
             return
     yield NotChecked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
 
@@ -182,4 +183,4 @@ def _spelled(words: Sequence[bytes]) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    return first_names([quoted(name) for name in names], 3)
+    return first_of([quoted(name) for name in names], 3)

@@ -19,8 +19,8 @@ from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
-from embcli.wording import counted, in_data
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.wording import counted, first_of, in_data
 
 # The files that transformers loads, and their formats.
 _LOADED = (
@@ -215,7 +215,7 @@ def _added_start(found: Sequence[str], names: Iterable[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'tensor')} ({first_names(names, 3)})"
+    return f"{counted(len(names), 'tensor')} ({first_of(names, 3)})"
 
 
 def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:

@@ -20,7 +20,6 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import (
-    first_of,
     head_in_words,
     id_labels,
     named_rows,
@@ -29,7 +28,7 @@ from embcli.page.labels import (
 )
 from embcli.selection import Excerpt
 from embcli.verbs.audit.finding import kinds_in_words
-from embcli.wording import QUANTILES, counted
+from embcli.wording import QUANTILES, counted, first_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -177,10 +176,9 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     matrix = audit.listed
     ids = matrix.ranked[excerpt.places]
     labels = id_labels(ids, audit.tokens(ids))
-    headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
     for name, values in matrix.values.items():
         cells = written(values[ids], audit.style.precision)
-        labels.append(Label(headers.get(name, name), cells))
+        labels.append(Label(name.replace("_", " "), cells))
     return ruled(labels)
 
 
@@ -199,8 +197,8 @@ def _verdict(audit: Audit) -> Text:
     text = (
         f"{start} the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
     )
-    if not audit.not_checked:
-        return Note(f"{text}{why_no}", style="good")
-    unchecked = "; ".join(audit.not_checked)
-    note = f"{text}; not checked: {unchecked}{why_no}"
-    return Note(note, "tensor", "encoding", style="good")
+    parameters: tuple[str, ...] = ()
+    if audit.not_checked:
+        text += f"; not checked: {'; '.join(audit.not_checked)}"
+        parameters = ("tensor", "encoding")
+    return Note(f"{text}{why_no}", *parameters, style="good")

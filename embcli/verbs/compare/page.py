@@ -34,7 +34,6 @@ from embcli.page import (
     token_style,
 )
 from embcli.page.labels import (
-    first_of,
     named_rows,
     origin_in_words,
     origin_lines,
@@ -45,7 +44,7 @@ from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
-from embcli.wording import counted, in_bytes
+from embcli.wording import counted, first_of, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, and tokens of a drawing

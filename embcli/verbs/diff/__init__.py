@@ -130,11 +130,9 @@ class Diff(Result, verb="diff"):
         base_rows, tuned_rows = self.matching.pairs
         removed = base.alone.tolist()
         added = tuned.alone.tolist()
-        not_in_base = [None] * len(added)
-        not_in_tuned = [None] * len(removed)
         columns: dict[str, tuple[FieldType, Any]] = {
-            "base_id": (int, base_rows.tolist() + removed + not_in_base),
-            "tuned_id": (int, tuned_rows.tolist() + not_in_tuned + added),
+            "base_id": (int, [*base_rows.tolist(), *removed, *[None] * len(added)]),
+            "tuned_id": (int, [*tuned_rows.tolist(), *[None] * len(removed), *added]),
         }
         if base.encoding or tuned.encoding:
             tokens = self.tokens(np.arange(len(self.equal)))
@@ -144,7 +142,7 @@ class Diff(Result, verb="diff"):
         states = np.where(self.equal, "equal", "changed").tolist()
         alone = ["removed"] * len(removed) + ["added"] * len(added)
         columns["state"] = (str, states + alone)
-        no_values = not_in_tuned + not_in_base
+        no_values = [None] * len(alone)
         columns["cosine_distance"] = (float, self.cosine_distances.tolist() + no_values)
         columns["l2_distance"] = (float, self.distances.tolist() + no_values)
         columns["largest_difference"] = (float, self.largest_differences.tolist() + no_values)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_text, title, written
-from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
+from embcli.page.labels import named_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import tokens_of
-from embcli.wording import counted
+from embcli.wording import counted, first_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

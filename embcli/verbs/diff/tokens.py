@@ -21,7 +21,8 @@ from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.tokens import token_text
-from embcli.wording import counted
+from embcli.verbs.diff.measure import rows_by_token
+from embcli.wording import counted, first_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -36,13 +37,9 @@ class Vocabulary(NamedTuple):
     encoding: Encoding
 
     def ids_by_token(self) -> dict[bytes, list[int]]:
-        """Return the IDs of each token; a few tokens have several."""
-        found: dict[bytes, list[int]] = {}
-        for token_id in range(self.encoding.vocabulary_size):
-            token = self.encoding.token_bytes(token_id)
-            if token is not None:
-                found.setdefault(token, []).append(token_id)
-        return found
+        """Return the IDs of each token."""
+        ids = range(self.encoding.vocabulary_size)
+        return rows_by_token(map(self.encoding.token_bytes, ids))
 
 
 class TokenChange(NamedTuple):
@@ -141,12 +138,13 @@ def compare_tokens(
         for base_id, tuned_id in pairs:
             if base_id == tuned_id:
                 same += 1
-            elif tuned_id is None:
-                changes.append(TokenChange(token, "removed", base_id, None))
+                continue
+            state: TokenState = "moved"
+            if tuned_id is None:
+                state = "removed"
             elif base_id is None:
-                changes.append(TokenChange(token, "added", None, tuned_id))
-            else:
-                changes.append(TokenChange(token, "moved", base_id, tuned_id))
+                state = "added"
+            changes.append(TokenChange(token, state, base_id, tuned_id))
     rules = different_rules(base.encoding, tuned.encoding, text)
     return TokenDiff(base, tuned, same, tuple(changes), rules, top, notes=notes)
 
@@ -203,7 +201,6 @@ _WHERE = {
 
 def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     from embcli.page import Answer, left_out, omission, safe_text, shorten, title
-    from embcli.page.labels import first_of
     from embcli.selection import Excerpt
 
     yield title("Vocabularies, token by token")
