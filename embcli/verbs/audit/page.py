@@ -141,7 +141,7 @@ def _head_in_words(audit: Audit) -> str:
     head = audit.files.head
     if head is None:
         return "not read"
-    if head.tensor is not None and head.relation != "same":
+    if head.is_own:
         return "a tensor of its own"
     facts = audit.loading.facts
     if head.tensor is not None or (facts is not None and facts.ties_head):

@@ -36,7 +36,7 @@ from embcli.wording import Sentence
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from embcli.files.checkpoint import Head
+    from embcli.files.tensors import Tensor
 
 __all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
 
@@ -268,20 +268,19 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
     except InputError as error:  # a head is packed, or several tensors could be it
         notes.add(f"the output heads are not compared: {error}")
         return result
-    if base_head is None or tuned_head is None or base_head.dim != tuned_head.dim:
+    if not base_head or not tuned_head or base_head.shape[1] != tuned_head.shape[1]:
         return result
     return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
 
 
-def _own_head(model: Opened) -> Head | None:
+def _own_head(model: Opened) -> Tensor | None:
     """Return the output head of a model if it is a tensor of its own."""
     from embcli.files.checkpoint import Checkpoint
 
     source = model.source
     if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
         return None
-    head = source.head
-    return None if head.tensor is None or head.relation == "same" else head
+    return source.head.tensor if source.head.is_own else None
 
 
 def _diff_of_layer(
