@@ -11,28 +11,22 @@ from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_tex
 from embcli.page.labels import named_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import tokens_of
+from embcli.verbs.diff.tokens import counts_in_words
 from embcli.wording import counted, first_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.verbs.diff import Diff, Side, State
-
-_STATES: dict[State, str] = {
-    "equal": "equal",
-    "changed": "changed",
-    "removed": "only in BASE",
-    "added": "only in TUNED",
-}
+    from embcli.verbs.diff import Diff, Side
 
 
 def page(diff: Diff) -> Iterator[RenderableType]:
     yield title(f"{_matrices(diff).capitalize()}, row by row")
     for side in diff.sides:
         yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
-    yield Answer(f"rows   {_counts_in_words(diff)}", style="")
+    yield Answer(f"rows   {counts_in_words(diff.counts)}", style="")
     if diff.head is not None:
-        yield Answer(f"heads  {_counts_in_words(diff.head)}", style="")
+        yield Answer(f"heads  {counts_in_words(diff.head.counts)}", style="")
     if diff.atol:
         yield safe_text(f"Values that differ by at most {diff.atol:g} count as equal")
     if diff.matching.by == "token":
@@ -66,11 +60,6 @@ def _matrices(diff: Diff) -> str:
         return "tensors"
     has_tokens = any(side.encoding for side in diff.sides)
     return "token matrices" if has_tokens else "matrices"
-
-
-def _counts_in_words(diff: Diff) -> str:
-    counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
-    return ", ".join(counts) or "none"
 
 
 def _matrix_in_words(diff: Diff, side: Side) -> str:

@@ -191,6 +191,8 @@ def _entries(rule: Any) -> Counter[str]:
 
 
 _WHERE = {
+    "equal": "equal",
+    "changed": "changed",
     "same": "with the same ID",
     "moved": "with another ID",
     "removed": "only in BASE",
@@ -210,9 +212,9 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         if vocabulary.path != encoding.name:
             words += f": {vocabulary.path}"
         yield safe_text(f"{name:6} {words}")
-    yield Answer(f"tokens {_in_words(diff.counts)}", style="")
+    yield Answer(f"tokens {counts_in_words(diff.counts)}", style="")
     for rule, states in (diff.rules or {}).items():
-        counts = _in_words({state: len(entries) for state, entries in states.items()})
+        counts = counts_in_words({state: len(entries) for state, entries in states.items()})
         entries = first_of(chain.from_iterable(states.values()), diff.top)
         yield safe_text(shorten(f"{rule:6} {counts}: {entries}", 240))
 
@@ -235,8 +237,10 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     )
 
 
-def _in_words(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {_WHERE[state]}" for state, count in counts.items() if count)
+def counts_in_words(counts: Mapping[Any, int]) -> str:
+    """Return the counts by state of rows, tokens or entries of rules; those of 0 are left out."""
+    words = [f"{count:,} {_WHERE[state]}" for state, count in counts.items() if count]
+    return ", ".join(words) or "none"
 
 
 def _table(state: str, changes: Sequence[TokenChange]) -> Iterator[RenderableType]:
