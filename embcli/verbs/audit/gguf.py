@@ -100,12 +100,13 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
     sizes: dict[str, Any] = {"tokens": len(encoding.words)}
     for key, value in (header.metadata | header.arrays).items():
         sizes[key.removeprefix(f"{architecture}.")] = value if type(value) is int else None
-    heads = sizes.get("attention.head_count")
+    heads = sizes.get("attention.head_count", 0)
     sizes.setdefault("attention.head_count_kv", heads)
+    dim = heads  # 0 without heads, None if they differ from block to block
     if heads:
         dim = (sizes.get("embedding_length") or 0) // heads
-        sizes.setdefault("attention.key_length", dim)
-        sizes.setdefault("attention.value_length", dim)
+    sizes.setdefault("attention.key_length", dim)
+    sizes.setdefault("attention.value_length", dim)
 
     for layout in layouts:
         if not any(map(sizes.get, layout["without"])):
