@@ -100,7 +100,7 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
     sizes: dict[str, Any] = {"tokens": len(encoding.words)}
     for key, value in (header.metadata | header.arrays).items():
         sizes[key.removeprefix(f"{architecture}.")] = value if type(value) is int else None
-    heads = sizes.get("attention.head_count", 0)
+    heads = sizes.setdefault("attention.head_count", 0)
     sizes.setdefault("attention.head_count_kv", heads)
     dim = heads  # 0 without heads, None if they differ from block to block
     if heads:

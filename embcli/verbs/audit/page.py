@@ -20,15 +20,15 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import (
+    first_rows,
     head_in_words,
     id_labels,
-    named_rows,
     origin_in_words,
     origin_lines,
 )
 from embcli.selection import Excerpt
 from embcli.verbs.audit.finding import kinds_in_words
-from embcli.wording import QUANTILES, counted, first_of
+from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,8 +81,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
             continue  # Other lines say that.
         text = finding.text
         if finding.is_in_matrix and finding.ids:
-            shown = np.array(finding.ids[: audit.top + 1])  # one more says that there are others
-            text += f": {first_of(named_rows(shown, audit.tokens(shown)), audit.top)}"
+            text += f": {first_rows(finding.ids, audit.files.encoding, audit.top)}"
         yield Fact(finding.kind, text, is_bad=finding.level == "alarm")
 
 

@@ -34,7 +34,7 @@ from embcli.page import (
     token_style,
 )
 from embcli.page.labels import (
-    named_rows,
+    first_rows,
     origin_in_words,
     origin_lines,
     token_labels,
@@ -44,7 +44,7 @@ from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
 from embcli.verbs.compare.pair import Gradient, Pair, Verdict
-from embcli.wording import counted, first_of, in_bytes
+from embcli.wording import counted, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, and tokens of a drawing
@@ -150,9 +150,8 @@ def _chosen_steps(comparison: Comparison) -> list[ComparisonStep]:
 
 def _ids(comparison: Comparison) -> Text:
     most_ids = 8  # IDs in one line
-    ids = comparison.tokens.ids[: most_ids + 1]  # one more tells first_of that there are others
-    words = named_rows(ids, comparison.tokens.bytes_of(ids))
-    return safe_text(first_of(words, most_ids, "  ") or "none")
+    tokens = comparison.tokens
+    return safe_text(first_rows(tokens.ids, tokens.encoding, most_ids, "  ") or "none")
 
 
 def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_text, title, written
-from embcli.page.labels import named_rows, origin_in_words, token_label
+from embcli.page.labels import first_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
-from embcli.tokens import tokens_of
 from embcli.verbs.diff.tokens import counts_in_words
 from embcli.wording import counted, first_of
 
@@ -33,9 +32,8 @@ def page(diff: Diff) -> Iterator[RenderableType]:
         yield safe_text("The vocabularies differ: rows match by the bytes of their tokens")
     for side in diff.sides:
         if len(side.alone):
-            shown = side.alone[: diff.top + 1]  # one more tells first_of that there are others
-            rows = named_rows(shown, tokens_of(shown, side.encoding))
-            yield safe_text(f"only in {side.name}: {first_of(rows, diff.top)}")
+            rows = first_rows(side.alone, side.encoding, diff.top)
+            yield safe_text(f"only in {side.name}: {rows}")
 
     changed = Excerpt.ends(2 * diff.top, len(diff.changed))
     if changed.total:
