@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from string import Formatter
 
 QUANTILES = {
@@ -26,6 +27,14 @@ def counted(number: int, thing: str) -> str:
     """Return a number of things in words: `1 token`, `2,000 tokens`."""
     plural = "" if number == 1 else "s"
     return f"{number:,} {thing}{plural}"
+
+
+def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
+    """Return the first words, joined, with dots for the others."""
+    shown_words = list(islice(words, top + 1))
+    if len(shown_words) > top:
+        shown_words[top] = "..."
+    return separator.join(shown_words)
 
 
 def in_bytes(size: int) -> str:

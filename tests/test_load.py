@@ -205,10 +205,10 @@ def test_the_status_follows_the_level(asked, fail_on, missing, status):
 INDEX = "model.safetensors.index.json"
 
 
-def write_index(names: list[str], shard: dict[str, np.ndarray]) -> None:
+def write_index(names: list[str], shard: dict[str, np.ndarray], **others: str) -> None:
     Path("m/model.safetensors").unlink(missing_ok=True)
     write(shard, "1.safetensors")
-    index = {"weight_map": dict.fromkeys(names, "1.safetensors")}
+    index = {"weight_map": dict.fromkeys(names, "1.safetensors") | others}
     Path("m", INDEX).write_text(json.dumps(index))
 
 
@@ -221,12 +221,8 @@ def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked):
 
 
 def test_a_tensor_that_several_files_have_is_a_finding(asked):
-    write_index([*tensors()], tensors())
+    write_index([*tensors()], tensors(), other="2.safetensors")
     write({LAYER: normal(DIM, DIM, 4)}, "2.safetensors")
-    path = Path("m", INDEX)
-    index = json.loads(path.read_text())
-    index["weight_map"]["other"] = "2.safetensors"
-    path.write_text(json.dumps(index))
     audit = audited(asked)
     text = f"1 tensor ({LAYER}) in several files; transformers takes the last"
     assert ("finding", 1, text) in found(audit, "load")
@@ -234,11 +230,7 @@ def test_a_tensor_that_several_files_have_is_a_finding(asked):
 
 
 def test_a_damaged_file_of_other_tensors_is_an_alarm(asked):
-    write_index([*tensors()], tensors())
-    path = Path("m", INDEX)
-    index = json.loads(path.read_text())
-    index["weight_map"]["other"] = "2.safetensors"
-    path.write_text(json.dumps(index))
+    write_index([*tensors()], tensors(), other="2.safetensors")
     Path("m/2.safetensors").write_bytes(b"cut off")
     audit = audited(asked)
     assert (audit.verdict, audit.broken, asked.folders) == ("Broken", ("load",), [])

@@ -43,9 +43,9 @@ class Head(NamedTuple):
     reason: str = ""  # empty if the relation follows from the tensors
 
     @property
-    def dim(self) -> int:
-        """The number of its columns; 0 without a tensor."""
-        return self.tensor.shape[1] if self.tensor else 0
+    def is_own(self) -> bool:
+        """Whether it is another tensor than the token matrix."""
+        return self.relation in ("equal", "other")
 
     @property
     def compared(self) -> str:

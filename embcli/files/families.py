@@ -370,7 +370,6 @@ KEYS_OF_GGUF = {
     "layer_norm_epsilon": "attention.layer_norm_epsilon",
     "norm_eps": "attention.layer_norm_epsilon",
     "hidden_size": "embedding_length",
-    "vocab_size": "vocab_size",
     "embedding_multiplier": "embedding_scale",
     "max_position_embeddings": "context_length",
     "rope_theta": "rope.freq_base",

@@ -23,16 +23,17 @@ class StoredDtype(NamedTuple):
     values: int = 1  # per item; an item with several is a block of quantised values
     has_scale: bool = False  # whether quantised models store numbers in it that have a scale
 
-    def widened(self, stored: np.ndarray) -> tuple[np.ndarray, int]:
+    def widened(self, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return rows, (n, width) as stored, as (n, D) float32, and how many values were rounded.
 
-        A number that overflows becomes infinity and is rounded; a NaN is not.
+        They are counted by row, (n,). A number that overflows becomes infinity and is rounded; a
+        NaN is not.
         """
         # numpy would warn about an overflow, and about a signalling NaN.
         with np.errstate(all="ignore"):
             rows = self.widen(stored)
             if held_by_float32(self.name):
-                return rows, 0
+                return rows, np.zeros(len(rows), np.int64)
             if stored.dtype.kind == "f":
                 is_rounded = (rows != stored) & ~np.isnan(stored)
             else:
@@ -40,7 +41,7 @@ class StoredDtype(NamedTuple):
                 # way back would overflow.
                 above_all = np.float32(np.iinfo(stored.dtype).max)
                 is_rounded = (rows == above_all) | (rows.astype(stored.dtype) != stored)
-            return rows, int(np.count_nonzero(is_rounded))
+            return rows, np.count_nonzero(is_rounded, axis=1)
 
 
 def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.ndarray:

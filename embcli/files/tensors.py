@@ -43,6 +43,7 @@ class StoredLayer(Layer):
         self._numbers = numbers
         self._read = read
         self._load = load or super().load
+        self._rounded = np.zeros(rows, np.int64)  # how many values of each row were rounded
         self.computed_from = computed_from
 
     def load(self) -> None:
@@ -53,7 +54,8 @@ class StoredLayer(Layer):
         # Offsets of rows can exceed 32 bits.
         unique_ids, places = np.unique(ids.astype(np.int64), return_inverse=True)
         rows, rounded = self._numbers.widened(self._read(unique_ids))
-        self.rounded_values += rounded
+        self._rounded[unique_ids] = rounded
+        self.rounded_values = int(self._rounded.sum())
         return rows[places]
 
     def stored(self, ids: np.ndarray) -> np.ndarray:

@@ -6,17 +6,18 @@ the choice of rows for a drawing. Nothing here reads a row of a layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from rich.text import Text
 
+from embcli.encodings import Encoding
 from embcli.layer import Origin
 from embcli.page import Label, Note, omission, safe_text
 from embcli.selection import Excerpt
-from embcli.tokens import Tokens, shown
+from embcli.tokens import Tokens, shown, tokens_of
+from embcli.wording import first_of
 
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
@@ -82,18 +83,13 @@ def head_in_words(relation: str, compared: str, reason: str) -> str:
     return f"{description}; {reason}" if reason else description
 
 
-def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
-    """Return the first words, joined, with dots for the others."""
-    shown_words = list(islice(words, top + 1))
-    if len(shown_words) > top:
-        shown_words[top] = "..."
-    return separator.join(shown_words)
-
-
-def named_rows(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[str]:
-    """Return each row with its token, if there is one: `262 ␣the`."""
-    pairs = zip(rows.tolist(), tokens, strict=True)
-    return [f"{row} {shown(token)}".strip() for row, token in pairs]
+def first_rows(
+    ids: Sequence[int] | np.ndarray, encoding: Encoding | None, most: int, separator: str = ", "
+) -> str:
+    """Return the first rows, each with its token if there is one: `262 ␣the, 263 ␣a, ...`."""
+    rows = np.array(ids[: most + 1])  # one more tells first_of that there are others
+    pairs = zip(rows.tolist(), tokens_of(rows, encoding), strict=True)
+    return first_of([f"{row} {shown(token)}".strip() for row, token in pairs], most, separator)
 
 
 def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:

@@ -85,6 +85,7 @@ HEALTHY = {
         [CONTROL, NORMAL, NORMAL, NORMAL, UNUSED, UNUSED],
         {"model": "gpt2", "pre": "gpt-2", "merges": ["t h"]},
     ),
+    "gpt2, another vocab_size": of_letters("gpt2", "gpt-2", **{"llama.vocab_size": 40}),
     "gpt2, llama-bpe": of_letters("gpt2", "llama-bpe"),
     "gpt2, qwen2": of_letters("gpt2", "qwen2"),
     "gpt2, default": of_letters("gpt2", "default"),

@@ -24,14 +24,14 @@ def exported_classes() -> set[str]:
     return found
 
 
-def test_explain_lists_the_classes_that_are_python_only() -> None:
+def test_explain_lists_the_classes_that_are_python_only():
     (entry,) = embcli.explain("Python-only classes").entries
     listed = re.findall(r"\b\w+Tokenizer\w*", entry.text)
     assert len(listed) == len(set(listed))
     assert set(listed) == exported_classes()
 
 
-def test_explain_names_the_version_whose_classes_it_lists() -> None:
+def test_explain_names_the_version_whose_classes_it_lists():
     (entry,) = embcli.explain("Python-only classes").entries
     version = ".".join(transformers.__version__.split(".")[:2])
     assert f"in transformers {version}: " in entry.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,7 @@ WITH_PADDING = [5, 1, 9, 1, 2, 8, 1, 6]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *SEEING])
-def test_hidden_is_what_the_first_block_reads_and_no_word_is_false(
-    name: str, tmp_path: Path
-) -> None:
+def test_hidden_is_what_the_first_block_reads_and_no_word_is_false(name, tmp_path):
     model = saved(name, tmp_path)
     for ids in (PLAIN, WITH_PADDING):
         rows_of = read_by_first_blocks(model, ids)
@@ -50,9 +47,7 @@ M2M100ForConditionalGeneration GPT2LMHeadModel
 
 @pytest.mark.parametrize("name", TIED.split())
 @pytest.mark.parametrize("metadata", [False, True])
-def test_a_tied_matrix_is_found_by_whichever_name_it_is_stored(
-    name: str, metadata: bool, tmp_path: Path
-) -> None:
+def test_a_tied_matrix_is_found_by_whichever_name_it_is_stored(name, metadata, tmp_path):
     model = saved(name, tmp_path)
     path = tmp_path / "model.safetensors"
     save_model(model, str(path))  # It drops all names but one, and notes the others as metadata.
@@ -102,7 +97,7 @@ def inside_of(model: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["ESM-1", "ESM-2"])
-def test_a_mask_that_the_model_treats_in_its_own_way_is_told(name: str, tmp_path: Path) -> None:
+def test_a_mask_that_the_model_treats_in_its_own_way_is_told(name, tmp_path):
     ids = [5, 4, 9]
     (read,) = read_by_first_blocks(saved(name, tmp_path), ids).values()
     found = embcli.open(tmp_path).lookup(ids, show="hidden")
@@ -110,7 +105,7 @@ def test_a_mask_that_the_model_treats_in_its_own_way_is_told(name: str, tmp_path
     assert "the model sets the row of a mask" in " ".join(map(str, found.notes))
 
 
-def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path: Path) -> None:
+def test_a_row_of_padding_that_the_model_empties_is_told(tmp_path):
     model = saved("XLM", tmp_path)
     padding = model.config.pad_token_id
     ids = [5, 9, padding]

@@ -61,12 +61,8 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> Loads:
     return Loads(tmp_path_factory.mktemp("gguf"))
 
 
-def test_there_are_sixty() -> None:
-    assert len(HEALTHY) + len(FAULTS) >= 60
-
-
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_vocabulary_is_sound(name: str, loads: Loads) -> None:
+def test_a_healthy_vocabulary_is_sound(name, loads):
     answer = loads.answers[name]
     assert not answer["refuses"], answer["log"]
     assert not [warning for warning in WARNINGS if warning in answer["log"]]
@@ -85,7 +81,7 @@ def refusals(audit: Audit) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_llama_cpp_refuses_is_an_alarm(name: str, loads: Loads) -> None:
+def test_what_llama_cpp_refuses_is_an_alarm(name, loads):
     answer = loads.answers[name]
     assert answer["refuses"]
     assert REFUSED[name].cause in answer["log"]
@@ -93,7 +89,7 @@ def test_what_llama_cpp_refuses_is_an_alarm(name: str, loads: Loads) -> None:
 
 
 @pytest.mark.parametrize("name", [*WARNED, *SILENT])
-def test_what_llama_cpp_loads_is_a_finding(name: str, loads: Loads) -> None:
+def test_what_llama_cpp_loads_is_a_finding(name, loads):
     fault = FAULTS[name]
     answer = loads.answers[name]
     assert not answer["refuses"]
@@ -111,6 +107,6 @@ def test_what_llama_cpp_loads_is_a_finding(name: str, loads: Loads) -> None:
 
 
 @pytest.mark.parametrize("name", splittings())
-def test_llama_cpp_knows_the_pre_tokenizers(name: str, loads: Loads) -> None:
+def test_llama_cpp_knows_the_pre_tokenizers(name, loads):
     assert not loads.answers[name]["refuses"]
     assert refusals(loads.audit(name)) == []

@@ -22,7 +22,6 @@ pytest.importorskip("transformers")
 import transformers
 
 from tests.families.checkpoints import (
-    CASES,
     FAULTY,
     HEADS,
     HEALTHY,
@@ -80,7 +79,7 @@ class Load:
         return max(levels, key=LEVELS.index, default="")
 
 
-def loaded(folder: Path, made: Any, device: str = "cpu") -> Load:
+def loaded(folder: Path, made: Any) -> Load:
     """Return what transformers loads from a folder that was made from a model."""
     try:
         config = transformers.AutoConfig.from_pretrained(folder)
@@ -88,7 +87,6 @@ def loaded(folder: Path, made: Any, device: str = "cpu") -> Load:
         model, info = kind.from_pretrained(
             folder,
             config=config,
-            device_map=device,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
             use_safetensors=True,
@@ -98,8 +96,6 @@ def loaded(folder: Path, made: Any, device: str = "cpu") -> Load:
 
     mismatched = {name for name, _, _ in info["mismatched_keys"]}
     named = frozenset(info["missing_keys"] | mismatched)
-    if device == "meta":
-        return Load(model, named=named)
     return Load(model, named=named, lost=frozenset(lost_weights(model, made, folder)))
 
 
@@ -161,7 +157,7 @@ def reasons(found: Audit) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, *WRAPPERS, *WHOLE])
-def test_a_real_load_of_whole_files_loses_nothing(name: str, tmp_path: Path) -> None:
+def test_a_real_load_of_whole_files_loses_nothing(name, tmp_path):
     load = loaded(tmp_path, make(name, tmp_path))
     assert load.refusal == ""
     assert load.lost == frozenset()
@@ -169,9 +165,7 @@ def test_a_real_load_of_whole_files_loses_nothing(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_a_real_load_of_faulty_files_loses_what_transformers_names(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_real_load_of_faulty_files_loses_what_transformers_names(name, tmp_path):
     made = make(name, tmp_path)
     load = loaded(tmp_path, made)
     assert load.refusal or load.lost
@@ -186,17 +180,8 @@ def test_a_real_load_of_faulty_files_loses_what_transformers_names(
     assert load.lost <= load.named | tied_to_them
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *FAULTY])
-def test_transformers_says_the_same_without_reading_weights(name: str, tmp_path: Path) -> None:
-    made = make(name, tmp_path)
-    real = loaded(tmp_path, made)
-    unread = loaded(tmp_path, made, device="meta")
-    assert unread.named == real.named
-    assert unread.refusal == real.refusal
-
-
 @pytest.mark.parametrize("name", ["no pooler", "no classifier", "no score"])
-def test_what_is_no_alarm_changes_no_hidden_state(name: str, tmp_path: Path) -> None:
+def test_what_is_no_alarm_changes_no_hidden_state(name, tmp_path):
     load = loaded(tmp_path, make(name, tmp_path))
     assert load.level in ("remark", "finding")
     ids = torch.tensor([[5, 9, 17]])
@@ -212,7 +197,7 @@ def test_what_is_no_alarm_changes_no_hidden_state(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, *WRAPPERS, *WHOLE])
-def test_an_audit_of_whole_files_finds_nothing(name: str, tmp_path: Path) -> None:
+def test_an_audit_of_whole_files_finds_only_layers_that_are_not_loaded(name, tmp_path):
     make(name, tmp_path)
     if name in REFUSED:
         with pytest.raises(embcli.InputError):
@@ -221,12 +206,14 @@ def test_an_audit_of_whole_files_finds_nothing(name: str, tmp_path: Path) -> Non
 
     found = embcli.open(tmp_path).audit()
     assert reasons(found) == []
-    assert highest(said(found, "load")) in ("", "remark")
+    # transformers loads a model without the others, as nobody meant it.
+    levels = ("finding",) if name == "fewer layers in config.json" else ("", "remark")
+    assert highest(said(found, "load")) in levels
     assert highest(said(found, "tied")) in ("", "remark")
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_an_audit_says_what_a_real_load_lost(name: str, tmp_path: Path) -> None:
+def test_an_audit_says_what_a_real_load_lost(name, tmp_path):
     load = loaded(tmp_path, make(name, tmp_path))
     if name in REFUSED:
         with pytest.raises(embcli.InputError):
@@ -249,7 +236,7 @@ def test_an_audit_says_what_a_real_load_lost(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", UNASKED)
-def test_an_audit_says_nothing_where_nobody_can_be_asked(name: str, tmp_path: Path) -> None:
+def test_an_audit_says_nothing_where_nobody_can_be_asked(name, tmp_path):
     make(name, tmp_path)
     before = sorted(tmp_path.rglob("*"))
     found = embcli.open(tmp_path).audit()
@@ -260,7 +247,7 @@ def test_an_audit_says_nothing_where_nobody_can_be_asked(name: str, tmp_path: Pa
         assert "1,000,000,000 layers" in reason
 
 
-def test_an_index_that_does_not_name_a_tensor_is_a_remark(tmp_path: Path) -> None:
+def test_an_index_that_does_not_name_a_tensor_is_a_remark(tmp_path):
     make("the index does not name the head", tmp_path)
     (remark,) = said(embcli.open(tmp_path).audit(), "load")
     assert remark.level == "remark"
@@ -272,9 +259,7 @@ SCHEMES = ("awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gp
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("dropped", ["", "layers.1.mlp.", "lm_head.weight"])
-def test_a_quantized_layer_is_there_if_any_of_its_parts_is(
-    scheme: str, dropped: str, tmp_path: Path
-) -> None:
+def test_a_quantized_layer_is_there_if_any_of_its_parts_is(scheme, dropped, tmp_path):
     make("LlamaForCausalLM", tmp_path)
     files = files_in(tmp_path)
     files.config["quantization_config"] = {"quant_method": scheme}
@@ -289,7 +274,7 @@ def test_a_quantized_layer_is_there_if_any_of_its_parts_is(
 
 
 @pytest.mark.parametrize(("dropped", "level"), [("embed", ""), ("layers.1.", "alarm")])
-def test_of_a_file_of_pytorch_the_same_is_said(dropped: str, level: str, tmp_path: Path) -> None:
+def test_of_a_file_of_pytorch_the_same_is_said(dropped, level, tmp_path):
     make("LlamaForCausalLM", tmp_path)
     files = files_in(tmp_path)
     files.weights = "pytorch_model.bin"
@@ -301,7 +286,7 @@ def test_of_a_file_of_pytorch_the_same_is_said(dropped: str, level: str, tmp_pat
     assert highest(said(found, "load")) == level
 
 
-def test_settings_of_older_files_stand_at_one_level(tmp_path: Path) -> None:
+def test_settings_of_older_files_stand_at_one_level(tmp_path):
     made = make("Qwen2VLForConditionalGeneration", tmp_path)
     files = flat(files_in(tmp_path))
     files.write(tmp_path)
@@ -321,7 +306,7 @@ def flat(files: Files) -> Files:
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_ties_at_two_levels_are_those_of_a_real_load(name: str, tmp_path: Path) -> None:
+def test_ties_at_two_levels_are_those_of_a_real_load(name, tmp_path):
     wrapper = Wrapper(name, tmp_path)
     made = model_of(name)
     wrong = []
@@ -343,43 +328,7 @@ def test_ties_at_two_levels_are_those_of_a_real_load(name: str, tmp_path: Path) 
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", WRAPPERS)
-def test_a_class_says_of_its_ties_what_a_real_load_does(name: str, tmp_path: Path) -> None:
-    wrapper = Wrapper(name, tmp_path)
-    made = model_of(name)
-    for keys in TIE_KEYS:
-        for head in ("none", "equal"):
-            wrapper.write(tmp_path, keys, head)
-            real = loaded(tmp_path, made)
-            unread = loaded(tmp_path, made, device="meta")
-            assert ties_in_words(unread.model) == is_tied(real.model), (keys, head)
-            assert unread.named == real.named
-
-
-def ties_in_words(model: Any) -> bool:
-    """Return whether a class says that it ties its head to the token matrix."""
-    ties = model.all_tied_weights_keys
-    token = model.get_input_embeddings().weight
-    head = model.get_output_embeddings().weight
-    sources: dict[str, set[str]] = {"token": set(), "head": set()}
-    for name, weight in model.named_parameters(remove_duplicate=False):
-        if weight is token:
-            sources["token"].add(ties.get(name, name))
-        if weight is head:
-            sources["head"].add(ties.get(name, name))
-    return bool(sources["token"] & sources["head"])
-
-
-def test_the_folders_are_small(tmp_path: Path) -> None:
-    for name in [*HEALTHY, *WRAPPERS, *CASES]:
-        folder = tmp_path / name.replace("/", " ")
-        make(name, folder)
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        assert size < 1_000_000, name
-        json.loads((folder / "config.json").read_text())
-
-
-def test_a_file_larger_than_the_limit_on_memory_is_asked_about(tmp_path: Path) -> None:
+def test_a_file_larger_than_the_limit_on_memory_is_asked_about(tmp_path):
     """The file has 5 GB, nearly all of it a hole."""
     make("LlamaForCausalLM", tmp_path)
     file = tmp_path / "model.safetensors"

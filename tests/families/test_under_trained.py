@@ -129,7 +129,7 @@ def assert_told(model: LlamaForCausalLM, start: dict[str, torch.Tensor], folder:
 
 @pytest.mark.parametrize("steps", [50, 200])
 @pytest.mark.parametrize("tied", [True, False])
-def test_untouched_rows_of_the_mean_look_untrained(tied: bool, steps: int, tmp_path: Path) -> None:
+def test_untouched_rows_of_the_mean_look_untrained(tied, steps, tmp_path):
     model, text = learnt(tied)
     model = resized(model, mean_resizing=True)
     start = matrices_of(model)
@@ -143,9 +143,7 @@ def test_untouched_rows_of_the_mean_look_untrained(tied: bool, steps: int, tmp_p
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_rows_that_were_drawn_anew_are_told_by_their_length_or_not(
-    tied: bool, tmp_path: Path
-) -> None:
+def test_rows_that_were_drawn_anew_are_told_by_their_length_or_not(tied, tmp_path):
     model, text = learnt(tied)
     model = resized(model, mean_resizing=False)
     audit = audited(model, tmp_path / "start")
@@ -157,7 +155,7 @@ def test_rows_that_were_drawn_anew_are_told_by_their_length_or_not(
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_rows_of_an_adapter_that_trains_tokens_are_told_after_it_is_merged(tmp_path: Path) -> None:
+def test_rows_of_an_adapter_that_trains_tokens_are_told_after_it_is_merged(tmp_path):
     model, text = learnt(True)
     model = resized(model, mean_resizing=True)
     start = matrices_of(model)
@@ -172,9 +170,7 @@ def test_rows_of_an_adapter_that_trains_tokens_are_told_after_it_is_merged(tmp_p
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_untouched_of_the_added_tokens_rank_before_the_trained(
-    tied: bool, tmp_path: Path
-) -> None:
+def test_the_untouched_of_the_added_tokens_rank_before_the_trained(tied, tmp_path):
     model, text = learnt(tied)
     assert not len(audited(untrained(tied), tmp_path / "untrained").main.ranked)
 

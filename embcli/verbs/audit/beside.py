@@ -13,8 +13,8 @@ from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, first_names
-from embcli.wording import counted, in_data
+from embcli.verbs.audit.finding import Finding
+from embcli.wording import counted, first_of, in_data
 
 # How files of weights are named that people load in place of one another.
 _WEIGHTS = re.compile(r".*\.safetensors|(pytorch_model|consolidated).*\.(bin|pth)")
@@ -29,7 +29,7 @@ def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding
     found = {path.name for path in folder.iterdir() if _WEIGHTS.fullmatch(path.name)}
     others = sorted(found - {Path(name).name for name in tensors.files})
     if others:
-        text = f"{tensors.path.name} is read; other weights beside it: {first_names(others, 3)}"
+        text = f"{tensors.path.name} is read; other weights beside it: {first_of(others, 3)}"
         yield Finding("remark", "fit", len(others), in_data(text))
 
 
@@ -48,5 +48,5 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fi
     others = [quoted(name) for place, name in enumerate(names) if ids.get(name, place) != place]
     if others:
         tokens = counted(len(others), "token")
-        text = f"{path.name} gives {tokens} of tokenizer.json other IDs: {first_names(others, 3)}"
+        text = f"{path.name} gives {tokens} of tokenizer.json other IDs: {first_of(others, 3)}"
         yield Finding("finding", "fit", len(others), text)

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError
@@ -38,11 +40,14 @@ class ModelFiles:
         return self.encoding.vocabulary_size if self.encoding else None
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings in config.json of the part that reads tokens; a GGUF file has none."""
+        return self.checkpoint.roles.config if self.checkpoint else {}
+
+    @property
     def vocab_size(self) -> int | None:
-        """The size that config.json or the metadata of a GGUF file state, if they do."""
-        if self.checkpoint is None:
-            return None
-        size = self.checkpoint.roles.settings.values.get("vocab_size")
+        """The size that config.json states; llama.cpp ignores the one in a GGUF file."""
+        size = self.config.get("vocab_size")
         return size if type(size) is int else None
 
     @property
@@ -54,14 +59,12 @@ class ModelFiles:
     @property
     def stated_dtype(self) -> str:
         """The dtype that config.json names, in which a model is loaded."""
-        config = self.checkpoint.roles.config if self.checkpoint else {}
-        return str(config.get("dtype", config.get("torch_dtype")))
+        return str(self.config.get("dtype", self.config.get("torch_dtype")))
 
     @property
     def deviation(self) -> float | None:
         """The standard deviation with which a model draws rows, if config.json states it."""
-        config = self.checkpoint.roles.config if self.checkpoint else {}
-        deviation = config.get("initializer_range")
+        deviation = self.config.get("initializer_range")
         return deviation if isinstance(deviation, float) and deviation > 0 else None
 
     @property
@@ -80,8 +83,7 @@ class ModelFiles:
     @property
     def has_own_head(self) -> bool:
         """Whether there is an output head besides the token matrix."""
-        head = self.head
-        return head is not None and head.tensor is not None and head.relation != "same"
+        return self.head is not None and self.head.is_own
 
     def rows_of(self, role: str) -> list[int]:
         """Return the rows that files name for a special token."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from embcli.errors import InputError, check_choice
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, TokenLayer
-from embcli.wording import Sentence
+from embcli.wording import Sentence, first_of
 
 Level = Literal["remark", "finding", "alarm"]
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
@@ -54,12 +54,6 @@ class NotChecked(NamedTuple):
 Found = Iterator[Finding | NotChecked]  # what a check yields
 
 
-def first_names(names: Sequence[str], most: int) -> str:
-    """Return the first names for a sentence, with dots for the others."""
-    others = ", ..." if len(names) > most else ""
-    return ", ".join(names[:most]) + others
-
-
 def rows_in_words(ids: Sequence[int]) -> str:
     """Return rows by their IDs, in order: a range, or the first of them.
 
@@ -70,7 +64,7 @@ def rows_in_words(ids: Sequence[int]) -> str:
         return f"row {ids[0]}"
     if ids[-1] - ids[0] == len(ids) - 1:
         return f"rows {ids[0]} to {ids[-1]}"
-    return f"rows {first_names([str(row) for row in ids[:9]], 8)}"
+    return f"rows {first_of([str(row) for row in ids[:9]], 8)}"
 
 
 def checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names, rows_in_words
-from embcli.wording import counted
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, rows_in_words
+from embcli.wording import counted, first_of
 
 # How the names of classes end that write text.
 _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
@@ -151,16 +151,17 @@ def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
 def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     """Check that special tokens have rows, and that files agree on their IDs.
 
-    A list agrees with an ID that it contains.
+    A list agrees with an ID that it contains. A model that never ends a text can be used, and
+    llama.cpp takes an ID of its own in place of one without a row.
     """
-    # llama.cpp takes an ID of its own in place of one without a row.
-    level: Level = "finding" if checkpoint.tensors.format == "GGUF" else "alarm"
+    is_gguf = checkpoint.tensors.format == "GGUF"
     first_by_role: dict[str, SpecialId] = {}
     for special in files.special_ids:
         without_row = [token_id for token_id in special.ids if not 0 <= token_id < files.rows]
         if without_row:
             ids = ", ".join(map(str, without_row))
             text = f"{special}: {ids} has no row, rows are 0 to {files.rows - 1:,}"
+            level: Level = "finding" if is_gguf or special.role == "eos" else "alarm"
             yield Finding(level, "special-ids", len(without_row), text)
         first = first_by_role.setdefault(special.role, special)
         if not set(special.ids) & set(first.ids):
@@ -212,7 +213,5 @@ def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     if repeated:
         names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
         number = counted(len(repeated), "word")
-        text = (
-            f"{number} with several rows, of which a text gets the first: {first_names(names, 5)}"
-        )
+        text = f"{number} with several rows, of which a text gets the first: {first_of(names, 5)}"
         yield Finding("remark", "fit", len(repeated), text)

@@ -26,7 +26,8 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, NotChecked, first_names
+from embcli.verbs.audit.finding import Finding, Found, NotChecked
+from embcli.wording import first_of
 
 # The types of the tokens that are found before a text is split.
 _FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
@@ -89,8 +90,9 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
     """Check that llama.cpp finds the keys and the tensors of the model's architecture."""
     header = encoding.header
     architecture = str(header.metadata.get("general.architecture"))
-    known = load_facts("llama_cpp_models.json")
-    if architecture not in known:
+    facts = load_facts("llama_cpp_models.json")
+    layouts = facts["architectures"].get(architecture)
+    if layouts is None:
         yield _refusal(f"its architecture {quoted(architecture)} was unknown in October 2026")
         return
 
@@ -98,31 +100,42 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
     sizes: dict[str, Any] = {"tokens": len(encoding.words)}
     for key, value in (header.metadata | header.arrays).items():
         sizes[key.removeprefix(f"{architecture}.")] = value if type(value) is int else None
-    heads = sizes.get("attention.head_count")
+    heads = sizes.setdefault("attention.head_count", 0)
     sizes.setdefault("attention.head_count_kv", heads)
+    dim = heads  # 0 without heads, None if they differ from block to block
     if heads:
         dim = (sizes.get("embedding_length") or 0) // heads
-        sizes.setdefault("attention.key_length", dim)
-        sizes.setdefault("attention.value_length", dim)
+    sizes.setdefault("attention.key_length", dim)
+    sizes.setdefault("attention.value_length", dim)
 
-    for layout in known[architecture]:
+    for layout in layouts:
         if not any(map(sizes.get, layout["without"])):
-            differences = [*_differences(layout, sizes, tensors)]
+            differences = [*_differences(layout, facts["tensors"], sizes, tensors)]
             if differences:
-                yield _refusal(first_names(differences, 3))
+                yield _refusal(first_of(differences, 3))
             return
     yield NotChecked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
 
 
-def _differences(layout: dict[str, Any], sizes: dict[str, Any], tensors: Tensors) -> Iterator[str]:
-    """Yield in words where a file differs from what llama.cpp expects."""
+def _differences(
+    layout: dict[str, Any], known: dict[str, Any], sizes: dict[str, Any], tensors: Tensors
+) -> Iterator[str]:
+    """Yield in words where a file differs from what llama.cpp expects.
+
+    A layout names tensors that are `known`; a number there follows the name of a second kind.
+    """
     for key in layout["keys"]:
         if key not in sizes:
             yield f"{key} is missing"
+    for key, other in layout.get("equal", {}).items():
+        expected = sizes.get(other)
+        if key in sizes and expected not in (None, sizes[key]):
+            yield f"{key} is {sizes[key]}, and not {expected} as {other}"
     expected = {}
     for block in range(min(sizes.get("block_count") or 0, len(tensors))):
-        for name, row in layout["tensors"].items():
-            expected[name.replace("*", str(block))] = row
+        for label in layout["tensors"]:
+            name = label.split()[0].replace("*", str(block))
+            expected[name] = known[label]
     for name, row in expected.items():
         if name not in tensors and row["unless"] not in tensors:
             yield f"{name} is missing"
@@ -171,4 +184,4 @@ def _spelled(words: Sequence[bytes]) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    return first_names([quoted(name) for name in names], 3)
+    return first_of([quoted(name) for name in names], 3)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from embcli.asked.process import NotAskedError
 from embcli.asked.weights import ModelFacts, facts_of
@@ -19,8 +18,8 @@ from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
-from embcli.wording import counted, in_data
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.wording import counted, first_of, in_data
 
 # The files that transformers loads, and their formats.
 _LOADED = (
@@ -51,16 +50,6 @@ def _why_not(checkpoint: Checkpoint) -> str:
     elif not _has_layers(tensors):
         reason = "the file has no layers"
     return reason
-
-
-def _states_untied(config: Mapping[str, Any]) -> bool:
-    """Return whether config.json states that the head is a matrix of its own, for any part."""
-    flags = []
-    configs = [config]
-    for part in configs:  # Those of parts are added while they are read.
-        flags.append(part.get("tie_word_embeddings"))
-        configs += [value for value in part.values() if isinstance(value, dict)]
-    return False in flags and True not in flags
 
 
 def _has_layers(names: Iterable[str]) -> bool:
@@ -215,7 +204,7 @@ def _added_start(found: Sequence[str], names: Iterable[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'tensor')} ({first_names(names, 3)})"
+    return f"{counted(len(names), 'tensor')} ({first_of(names, 3)})"
 
 
 def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:
@@ -227,7 +216,9 @@ def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> I
     stored = {*checkpoint.tensors}
     token = checkpoint.roles.token
     head = None
-    if facts.ties_head and not _states_untied(checkpoint.config):
+    configs = (checkpoint.config, checkpoint.roles.config)  # of the whole, and of its text model
+    flags = [config.get("tie_word_embeddings") for config in configs]
+    if facts.ties_head and (True in flags or False not in flags):
         head = checkpoint.roles.find("head")
     if head is not None and head.stored_at != token.stored_at and not head_is_copy:
         yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")

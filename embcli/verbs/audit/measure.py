@@ -103,10 +103,8 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
         is_finite = np.isfinite(norms[ids])
         unused_sum += exact[is_finite & kinds.unused[ids]].sum(axis=0)
 
-    equal = []
-    for rows in rows_by_digest.values():
-        if len(rows) > 1 and norms[rows[0]] > 0:
-            equal.append(tuple(rows))
+    groups = rows_by_digest.values()
+    equal = [tuple(rows) for rows in groups if len(rows) > 1 and norms[rows[0]] > 0]
     columns = np.flatnonzero(is_constant)
     return Scan(norms, largest, others, columns, tuple(equal), whole.digest(), unused_sum)
 

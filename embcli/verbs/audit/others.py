@@ -12,8 +12,8 @@ from embcli.errors import InputError
 from embcli.files.tensors import Tensors
 from embcli.layer import Origin
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, NotChecked, first_names
-from embcli.wording import counted
+from embcli.verbs.audit.finding import Finding, Found, NotChecked
+from embcli.wording import counted, first_of
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
 
@@ -29,11 +29,11 @@ def check_other_tensors(files: ModelFiles, origin: Origin) -> Found:
     non_finite = [name for name in largest if "mask" not in name and not largest[name] < np.inf]
     if non_finite:
         text = f"{counted(len(non_finite), 'other tensor')} with NaN or infinite values: "
-        text += first_names(non_finite, 3)
+        text += first_of(non_finite, 3)
         yield Finding("alarm", "non-finite", len(non_finite), text)
     zero = _zero_weights(largest)
     if zero:
-        text = f"{counted(len(zero), 'other tensor')} with only zeros: {first_names(zero, 3)}"
+        text = f"{counted(len(zero), 'other tensor')} with only zeros: {first_of(zero, 3)}"
         yield Finding("finding", "zero", len(zero), text)
     if len(largest) < len(names):
         yield NotChecked(counted(len(names) - len(largest), "other tensor"))

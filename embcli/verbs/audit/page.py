@@ -20,10 +20,9 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import (
-    first_of,
+    first_rows,
     head_in_words,
     id_labels,
-    named_rows,
     origin_in_words,
     origin_lines,
 )
@@ -82,8 +81,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
             continue  # Other lines say that.
         text = finding.text
         if finding.is_in_matrix and finding.ids:
-            shown = np.array(finding.ids[: audit.top + 1])  # one more says that there are others
-            text += f": {first_of(named_rows(shown, audit.tokens(shown)), audit.top)}"
+            text += f": {first_rows(finding.ids, audit.files.encoding, audit.top)}"
         yield Fact(finding.kind, text, is_bad=finding.level == "alarm")
 
 
@@ -142,7 +140,7 @@ def _head_in_words(audit: Audit) -> str:
     head = audit.files.head
     if head is None:
         return "not read"
-    if head.tensor is not None and head.relation != "same":
+    if head.is_own:
         return "a tensor of its own"
     facts = audit.loading.facts
     if head.tensor is not None or (facts is not None and facts.ties_head):
@@ -177,10 +175,9 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     matrix = audit.listed
     ids = matrix.ranked[excerpt.places]
     labels = id_labels(ids, audit.tokens(ids))
-    headers = {"cosine_distance": "cosine distance"}  # other indicators are headers as they are
     for name, values in matrix.values.items():
         cells = written(values[ids], audit.style.precision)
-        labels.append(Label(headers.get(name, name), cells))
+        labels.append(Label(name.replace("_", " "), cells))
     return ruled(labels)
 
 
@@ -199,8 +196,8 @@ def _verdict(audit: Audit) -> Text:
     text = (
         f"{start} the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
     )
-    if not audit.not_checked:
-        return Note(f"{text}{why_no}", style="good")
-    unchecked = "; ".join(audit.not_checked)
-    note = f"{text}; not checked: {unchecked}{why_no}"
-    return Note(note, "tensor", "encoding", style="good")
+    parameters: tuple[str, ...] = ()
+    if audit.not_checked:
+        text += f"; not checked: {'; '.join(audit.not_checked)}"
+        parameters = ("tensor", "encoding")
+    return Note(f"{text}{why_no}", *parameters, style="good")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from embcli.names import Fault
-from embcli.verbs.audit.finding import Finding, Level, first_names
+from embcli.verbs.audit.finding import Finding, Level
 from embcli.verbs.audit.matrix import MatrixAudit
-from embcli.wording import counted
+from embcli.wording import counted, first_of
 
 _SHARE_EQUAL = 0.01  # of all rows, from which on equal ones are no chance
 _LEAST_EQUAL = 10
@@ -61,7 +61,7 @@ def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
     """Check that no two tokens have equal rows."""
     count = len(matrix.repeated)
     if count:
-        groups = first_names([" = ".join(map(str, group[:4])) for group in matrix.equal], 3)
+        groups = first_of([" = ".join(map(str, group[:4])) for group in matrix.equal], 3)
         tokens = counted(count, "token")
         text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"

@@ -13,7 +13,8 @@ from embcli.encodings.encoding import sibling_json
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, first_names
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.wording import first_of
 
 # The names of most special tokens: <|im_start|>, <start_of_turn>, </s>, <eos>.
 _NAME = re.compile(
@@ -29,7 +30,7 @@ def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
     names -= {*files.encoding.added.values()}
     if names:
         level: Level = "finding" if checkpoint.tensors.format == "GGUF" else "remark"
-        listed = first_names(sorted(map(quoted, names)), 3)
+        listed = first_of(sorted(map(quoted, names)), 3)
         text = f"names in the chat template that are no special tokens: {listed}"
         yield Finding(level, "template", len(names), text)
 

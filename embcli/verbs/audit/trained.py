@@ -75,9 +75,7 @@ def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
 
     Candidates, and added rows that were not trained, are short for another reason.
     """
-    others = [*matrix.unused, *matrix.candidates]
-    for untrained in matrix.untrained.values():
-        others += untrained.tolist()
+    others = np.concatenate([[*matrix.unused], matrix.candidates, *matrix.untrained.values()])
     used = np.setdiff1d(np.flatnonzero(matrix.norms > 0), others)
     ids = tuple(used[outliers(matrix.norms[used], matrix.largest[used])].tolist())
     if ids:

@@ -34,8 +34,7 @@ from embcli.page import (
     token_style,
 )
 from embcli.page.labels import (
-    first_of,
-    named_rows,
+    first_rows,
     origin_in_words,
     origin_lines,
     token_labels,
@@ -151,9 +150,8 @@ def _chosen_steps(comparison: Comparison) -> list[ComparisonStep]:
 
 def _ids(comparison: Comparison) -> Text:
     most_ids = 8  # IDs in one line
-    ids = comparison.tokens.ids[: most_ids + 1]  # one more tells first_of that there are others
-    words = named_rows(ids, comparison.tokens.bytes_of(ids))
-    return safe_text(first_of(words, most_ids, "  ") or "none")
+    tokens = comparison.tokens
+    return safe_text(first_rows(tokens.ids, tokens.encoding, most_ids, "  ") or "none")
 
 
 def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult:

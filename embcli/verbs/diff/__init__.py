@@ -36,7 +36,7 @@ from embcli.wording import Sentence
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from embcli.files.checkpoint import Head
+    from embcli.files.tensors import Tensor
 
 __all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
 
@@ -130,11 +130,9 @@ class Diff(Result, verb="diff"):
         base_rows, tuned_rows = self.matching.pairs
         removed = base.alone.tolist()
         added = tuned.alone.tolist()
-        not_in_base = [None] * len(added)
-        not_in_tuned = [None] * len(removed)
         columns: dict[str, tuple[FieldType, Any]] = {
-            "base_id": (int, base_rows.tolist() + removed + not_in_base),
-            "tuned_id": (int, tuned_rows.tolist() + not_in_tuned + added),
+            "base_id": (int, [*base_rows.tolist(), *removed, *[None] * len(added)]),
+            "tuned_id": (int, [*tuned_rows.tolist(), *[None] * len(removed), *added]),
         }
         if base.encoding or tuned.encoding:
             tokens = self.tokens(np.arange(len(self.equal)))
@@ -144,7 +142,7 @@ class Diff(Result, verb="diff"):
         states = np.where(self.equal, "equal", "changed").tolist()
         alone = ["removed"] * len(removed) + ["added"] * len(added)
         columns["state"] = (str, states + alone)
-        no_values = not_in_tuned + not_in_base
+        no_values = [None] * len(alone)
         columns["cosine_distance"] = (float, self.cosine_distances.tolist() + no_values)
         columns["l2_distance"] = (float, self.distances.tolist() + no_values)
         columns["largest_difference"] = (float, self.largest_differences.tolist() + no_values)
@@ -270,20 +268,19 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
     except InputError as error:  # a head is packed, or several tensors could be it
         notes.add(f"the output heads are not compared: {error}")
         return result
-    if base_head is None or tuned_head is None or base_head.dim != tuned_head.dim:
+    if not base_head or not tuned_head or base_head.shape[1] != tuned_head.shape[1]:
         return result
     return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
 
 
-def _own_head(model: Opened) -> Head | None:
+def _own_head(model: Opened) -> Tensor | None:
     """Return the output head of a model if it is a tensor of its own."""
     from embcli.files.checkpoint import Checkpoint
 
     source = model.source
     if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
         return None
-    head = source.head
-    return None if head.tensor is None or head.relation == "same" else head
+    return source.head.tensor if source.head.is_own else None
 
 
 def _diff_of_layer(

@@ -27,11 +27,9 @@ class Converted(NamedTuple):
     def of(cls, base: Source, tuned: Source) -> Converted | None:
         """Return the pair that two sources are, if one of them is a GGUF file."""
         if isinstance(base, Checkpoint) and isinstance(tuned, Checkpoint):
-            files = [base, tuned]
-            files.sort(key=lambda each: each.tensors.format != "GGUF")
-            gguf, model = files
-            if gguf.tensors.format == "GGUF" != model.tensors.format:
-                return cls(gguf, model)
+            for gguf, model in ((base, tuned), (tuned, base)):
+                if gguf.tensors.format == "GGUF" != model.tensors.format:
+                    return cls(gguf, model)
         return None
 
     def other_special_tokens(self) -> Iterator[str]:

@@ -5,8 +5,8 @@ Rows are compared in blocks, so that the matrices can be larger than memory.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -59,16 +59,21 @@ def _rows_of_equal_tokens(
 
     A token that occurs several times is matched in order.
     """
-    tuned_rows_by_token: dict[bytes | None, deque[int]] = defaultdict(deque)
-    for row, token in enumerate(tuned_tokens):
-        tuned_rows_by_token[token].append(row)
-    base_rows = []
-    tuned_rows = []
-    for row, token in enumerate(base_tokens):
-        if token and tuned_rows_by_token[token]:
-            base_rows.append(row)
-            tuned_rows.append(tuned_rows_by_token[token].popleft())
-    return np.array(base_rows, np.int64), np.array(tuned_rows, np.int64)
+    tuned_rows_by_token = rows_by_token(tuned_tokens)
+    pairs: list[tuple[int, int]] = []
+    for token, rows in rows_by_token(base_tokens).items():
+        pairs += zip(rows, tuned_rows_by_token.get(token, ()), strict=False)
+    base_rows, tuned_rows = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
+    return base_rows, tuned_rows
+
+
+def rows_by_token(tokens: Iterable[bytes | None]) -> dict[bytes, list[int]]:
+    """Return the rows of each token; a few tokens have several."""
+    rows: dict[bytes, list[int]] = defaultdict(list)
+    for row, token in enumerate(tokens):
+        if token is not None:
+            rows[token].append(row)
+    return rows
 
 
 class ComparedRows(NamedTuple):

@@ -8,40 +8,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_text, title, written
-from embcli.page.labels import first_of, named_rows, origin_in_words, token_label
+from embcli.page.labels import first_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
-from embcli.tokens import tokens_of
-from embcli.wording import counted
+from embcli.verbs.diff.tokens import counts_in_words
+from embcli.wording import counted, first_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from embcli.verbs.diff import Diff, Side, State
-
-_STATES: dict[State, str] = {
-    "equal": "equal",
-    "changed": "changed",
-    "removed": "only in BASE",
-    "added": "only in TUNED",
-}
+    from embcli.verbs.diff import Diff, Side
 
 
 def page(diff: Diff) -> Iterator[RenderableType]:
     yield title(f"{_matrices(diff).capitalize()}, row by row")
     for side in diff.sides:
         yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
-    yield Answer(f"rows   {_counts_in_words(diff)}", style="")
+    yield Answer(f"rows   {counts_in_words(diff.counts)}", style="")
     if diff.head is not None:
-        yield Answer(f"heads  {_counts_in_words(diff.head)}", style="")
+        yield Answer(f"heads  {counts_in_words(diff.head.counts)}", style="")
     if diff.atol:
         yield safe_text(f"Values that differ by at most {diff.atol:g} count as equal")
     if diff.matching.by == "token":
         yield safe_text("The vocabularies differ: rows match by the bytes of their tokens")
     for side in diff.sides:
         if len(side.alone):
-            shown = side.alone[: diff.top + 1]  # one more tells first_of that there are others
-            rows = named_rows(shown, tokens_of(shown, side.encoding))
-            yield safe_text(f"only in {side.name}: {first_of(rows, diff.top)}")
+            rows = first_rows(side.alone, side.encoding, diff.top)
+            yield safe_text(f"only in {side.name}: {rows}")
 
     changed = Excerpt.ends(2 * diff.top, len(diff.changed))
     if changed.total:
@@ -66,11 +58,6 @@ def _matrices(diff: Diff) -> str:
         return "tensors"
     has_tokens = any(side.encoding for side in diff.sides)
     return "token matrices" if has_tokens else "matrices"
-
-
-def _counts_in_words(diff: Diff) -> str:
-    counts = [f"{count:,} {_STATES[state]}" for state, count in diff.counts.items() if count]
-    return ", ".join(counts) or "none"
 
 
 def _matrix_in_words(diff: Diff, side: Side) -> str:

@@ -21,7 +21,8 @@ from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.tokens import token_text
-from embcli.wording import counted
+from embcli.verbs.diff.measure import rows_by_token
+from embcli.wording import counted, first_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -36,13 +37,9 @@ class Vocabulary(NamedTuple):
     encoding: Encoding
 
     def ids_by_token(self) -> dict[bytes, list[int]]:
-        """Return the IDs of each token; a few tokens have several."""
-        found: dict[bytes, list[int]] = {}
-        for token_id in range(self.encoding.vocabulary_size):
-            token = self.encoding.token_bytes(token_id)
-            if token is not None:
-                found.setdefault(token, []).append(token_id)
-        return found
+        """Return the IDs of each token."""
+        ids = range(self.encoding.vocabulary_size)
+        return rows_by_token(map(self.encoding.token_bytes, ids))
 
 
 class TokenChange(NamedTuple):
@@ -141,12 +138,13 @@ def compare_tokens(
         for base_id, tuned_id in pairs:
             if base_id == tuned_id:
                 same += 1
-            elif tuned_id is None:
-                changes.append(TokenChange(token, "removed", base_id, None))
+                continue
+            state: TokenState = "moved"
+            if tuned_id is None:
+                state = "removed"
             elif base_id is None:
-                changes.append(TokenChange(token, "added", None, tuned_id))
-            else:
-                changes.append(TokenChange(token, "moved", base_id, tuned_id))
+                state = "added"
+            changes.append(TokenChange(token, state, base_id, tuned_id))
     rules = different_rules(base.encoding, tuned.encoding, text)
     return TokenDiff(base, tuned, same, tuple(changes), rules, top, notes=notes)
 
@@ -193,6 +191,8 @@ def _entries(rule: Any) -> Counter[str]:
 
 
 _WHERE = {
+    "equal": "equal",
+    "changed": "changed",
     "same": "with the same ID",
     "moved": "with another ID",
     "removed": "only in BASE",
@@ -203,7 +203,6 @@ _WHERE = {
 
 def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     from embcli.page import Answer, left_out, omission, safe_text, shorten, title
-    from embcli.page.labels import first_of
     from embcli.selection import Excerpt
 
     yield title("Vocabularies, token by token")
@@ -213,9 +212,9 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         if vocabulary.path != encoding.name:
             words += f": {vocabulary.path}"
         yield safe_text(f"{name:6} {words}")
-    yield Answer(f"tokens {_in_words(diff.counts)}", style="")
+    yield Answer(f"tokens {counts_in_words(diff.counts)}", style="")
     for rule, states in (diff.rules or {}).items():
-        counts = _in_words({state: len(entries) for state, entries in states.items()})
+        counts = counts_in_words({state: len(entries) for state, entries in states.items()})
         entries = first_of(chain.from_iterable(states.values()), diff.top)
         yield safe_text(shorten(f"{rule:6} {counts}: {entries}", 240))
 
@@ -238,8 +237,10 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     )
 
 
-def _in_words(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {_WHERE[state]}" for state, count in counts.items() if count)
+def counts_in_words(counts: Mapping[Any, int]) -> str:
+    """Return the counts by state of rows, tokens or entries of rules; those of 0 are left out."""
+    words = [f"{count:,} {_WHERE[state]}" for state, count in counts.items() if count]
+    return ", ".join(words) or "none"
 
 
 def _table(state: str, changes: Sequence[TokenChange]) -> Iterator[RenderableType]:

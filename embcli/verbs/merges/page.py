@@ -23,12 +23,11 @@ from embcli.page import (
     title,
     token_style,
 )
-from embcli.page.labels import first_of
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import symbols_width, tree_lines
-from embcli.wording import counted
+from embcli.wording import counted, first_of
 
 _MOST_ROWS = 200
 _MOST_TREES = 50

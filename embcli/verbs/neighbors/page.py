@@ -15,12 +15,12 @@ from embcli.page import (
     title,
     written,
 )
-from embcli.page.labels import bar, first_of, origin_lines, row_names, token_label
+from embcli.page.labels import bar, origin_lines, row_names, token_label
 from embcli.page.map import Map
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors
-from embcli.wording import counted
+from embcli.wording import counted, first_of
 
 _MOST_QUERIES = 20
 _MOST_NEIGHBORS = 200  # the page shows no more per query
