@@ -50,7 +50,7 @@ _KNOWN_PARTS = {
 # What config.json says of models whose small floats have scales.
 _FLOAT8_KEYS = ("quant_method", "format", "quant_algo")
 _FLOAT8_SCHEMES = ("fp8", "fbgemm_fp8", "float-quantized", "FP8")
-_SCALED_DTYPES = [dtype.name for dtype in STORED_DTYPES.values() if dtype.has_scale]
+SCALED_DTYPES = [dtype.name for dtype in STORED_DTYPES.values() if dtype.has_scale]
 INTEGERS = [name for name in STORED_DTYPES if re.fullmatch("u?int[0-9]+", name)]
 
 
@@ -79,7 +79,7 @@ class UnpackedTensors(Tensors):
         has_scales = not last_parts.isdisjoint([*_SCALES, "scaled_fp8"])  # a mark of ComfyUI
         settings = _entry(config, "quantization_config")
         if has_scales or any(settings.get(key) in _FLOAT8_SCHEMES for key in _FLOAT8_KEYS):
-            self._dtypes_with_scales += _SCALED_DTYPES
+            self._dtypes_with_scales += SCALED_DTYPES
 
     def in_files(self) -> Iterator[Tensor]:
         return self.tensors.in_files()
@@ -90,13 +90,13 @@ class UnpackedTensors(Tensors):
         if scheme:
             return _packed(tensor, f"it is packed by {scheme}, which embcli does not unpack")
         unknown = self._unknown_parts.get(name.rpartition(".")[0])
-        if unknown and tensor.dtype in (*_SCALED_DTYPES, "uint8"):
+        if unknown and tensor.dtype in (*SCALED_DTYPES, "uint8"):
             return _refused(tensor, f"embcli does not apply {', '.join(unknown)} beside it")
         if name == "embeddings":
             return self._of_model2vec(tensor)
         if tensor.dtype == "uint32" and self._sibling(name, "scales"):
             return self._of_mlx(tensor)
-        if tensor.dtype in _SCALED_DTYPES and tensor.is_matrix:
+        if tensor.dtype in SCALED_DTYPES and tensor.is_matrix:
             return self._scaled(tensor)
         return self._integers(tensor)
 

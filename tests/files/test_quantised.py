@@ -324,3 +324,19 @@ def test_a_mapping_to_rows_that_are_not_there_is_refused(tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match="mapping"):
         rows_of(tmp_path / "model.safetensors")
+
+
+def test_a_quantised_weight_needs_its_scale(tmp_path):
+    tensors = {"model.embed_tokens.weight": np.random.default_rng(0).random((20, 8), np.float32)}
+    for name in ("up", "down"):
+        tensors[f"layers.0.{name}.weight"] = np.ones((8, 8), np.int8)
+        tensors[f"layers.0.{name}.weight_scale"] = np.ones((8, 1), np.float32)
+    config = {"quantization_config": {"quant_method": "compressed-tensors"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert not embcli.open(tmp_path).audit().broken
+
+    del tensors["layers.0.up.weight_scale"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    texts = [each.text for each in embcli.open(tmp_path).audit().findings if each.level == "alarm"]
+    assert texts == ["1 quantised weight without a scale: layers.0.up.weight"]

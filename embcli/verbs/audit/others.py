@@ -9,6 +9,7 @@ from contextlib import suppress
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.files.quantised import SCALED_DTYPES
 from embcli.files.tensors import Tensors
 from embcli.layer import Origin
 from embcli.verbs.audit.files import ModelFiles
@@ -31,12 +32,36 @@ def check_other_tensors(files: ModelFiles, origin: Origin) -> Found:
         text = f"{counted(len(non_finite), 'other tensor')} with NaN or infinite values: "
         text += first_of(non_finite, 3)
         yield Finding("alarm", "non-finite", len(non_finite), text)
+    unscaled = _without_scale(files)
+    if unscaled:
+        text = f"{counted(len(unscaled), 'quantised weight')} without a scale: "
+        text += first_of(unscaled, 3)
+        yield Finding("alarm", "load", len(unscaled), text)
     zero = _zero_weights(largest)
     if zero:
         text = f"{counted(len(zero), 'other tensor')} with only zeros: {first_of(zero, 3)}"
         yield Finding("finding", "zero", len(zero), text)
     if len(largest) < len(names):
         yield NotChecked(counted(len(names) - len(largest), "other tensor"))
+
+
+def _without_scale(files: ModelFiles) -> list[str]:
+    """Return the weights of 8 bits or GPTQ's form whose module has no scale, in a quantised model.
+
+    Without a `quantization_config`, 8-bit floats may be plain numbers.
+    """
+    checkpoint = files.checkpoint
+    if checkpoint is None or "quantization_config" not in checkpoint.config:
+        return []
+    weights = []
+    scaled = set()
+    for name, tensor in checkpoint.tensors.items():
+        module, _, kind = name.rpartition(".")
+        if "scale" in kind or kind == "SCB":
+            scaled.add(module)
+        elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
+            weights.append((module, name))
+    return sorted(name for module, name in weights if module not in scaled)
 
 
 def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> dict[str, float]:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.table import Table
-from rich.text import Text
 
 from embcli.page import (
+    Answer,
     Label,
-    Note,
     left_out,
     omission,
     ruled,
@@ -181,12 +180,12 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     return ruled(labels)
 
 
-def _verdict(audit: Audit) -> Text:
+def _verdict(audit: Audit) -> Answer:
     verdict = audit.verdict
     if not audit.is_sound:
         level = "alarm" if audit.broken else "finding"
         kinds = kinds_in_words(each for each in audit.findings if each.level == level)
-        return safe_text(f"{verdict}: {kinds}", "bad")
+        return Answer(f"{verdict}: {kinds}", style="bad")
 
     why_no = f"; status 1: {audit._why_no}" if audit._why_no else ""
     names = [f"the {matrix.in_words}" for matrix in audit.matrices]
@@ -200,4 +199,4 @@ def _verdict(audit: Audit) -> Text:
     if audit.not_checked:
         text += f"; not checked: {'; '.join(audit.not_checked)}"
         parameters = ("tensor", "encoding")
-    return Note(f"{text}{why_no}", *parameters, style="good")
+    return Answer(f"{text}{why_no}", *parameters, style="good")
