@@ -75,7 +75,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     yield ruled(labels, sections=sections[1:] if has_sections else ())
     yield ""
 
-    yield _totals(result)
+    yield from _totals(result)
     if not is_whole:
         yield LeftOut("Left out: the rest of the text.")
 
@@ -124,20 +124,18 @@ def _token_text(token: bytes, place: int, available: int, background: Background
     return Text(text.replace("␣", " "), token_background(place, background))
 
 
-def _totals(result: Tokenizers) -> Text:
+def _totals(result: Tokenizers) -> Iterator[Text]:
     facts = [
         counted(sum(map(len, result.texts)), "character"),
         counted(int(result.bases[-1]) - len(result.texts), "byte"),
     ]
     for encoding, count in zip(result.encodings, result.counts, strict=True):
         facts.append(f"{encoding.name}: {counted(count, 'token')}")
-    text = ", ".join(facts)
-    if len(result.encodings) == 1:
-        return safe_text(text)
-    comparison = "all cut it the same way"
-    if result.has_different_ids:
-        comparison += ", with different IDs"
+    yield safe_text(", ".join(facts))
+
     if result.different:
         same = counted(result.same, "token")
-        comparison = f"{same} in common, {counted(result.different, 'place')} cut differently"
-    return safe_text(f"{text}; {comparison}")
+        yield safe_text(f"{same} in common, {counted(result.different, 'place')} cut differently")
+    elif len(result.encodings) > 1:
+        ids = ", with different IDs" if result.has_different_ids else ""
+        yield safe_text(f"All cut it the same way{ids}")
