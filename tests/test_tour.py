@@ -207,10 +207,10 @@ def handout(
 
 
 def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout):
-    assert handout.startswith("# Week 2\n\nName: ___")
-    steps, _, answers = handout.partition("## Week 2: answers")
+    assert handout.startswith("**Week 2**\n\nName: ___")
+    steps, _, answers = handout.partition("**Week 2: answers**")
     for step in (*UNTRAINED, *EXERCISES):
-        assert f"  {step.heading}\n" in steps
+        assert f"  {step.heading}**\n" in steps
         assert step.words in (answers if step.question else steps)
         if step.question:
             assert step.question in steps

@@ -364,8 +364,6 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
         yield f"    {page.plain}"
     elif isinstance(page, Text):
         yield _sentence(page)
-    elif isinstance(page, Sheets):
-        yield from _blocks_of_sheets(page, console)
     elif isinstance(page, Table):
         yield _table(page)
     elif isinstance(page, Drawing):
@@ -380,16 +378,6 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     else:
         for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
             yield from _blocks(cast("RenderableType", part), console)
-
-
-def _blocks_of_sheets(pages: Sheets, console: Console) -> Iterator[str]:
-    for place, sheet in enumerate(pages.sheets):
-        for part in sheet:
-            if isinstance(part, Title):
-                mark = "##" if place else "#"
-                yield f"{mark} {_sentence(Text(part.plain))}"
-            else:
-                yield from _blocks(part, console)
 
 
 # GitHub also makes links of bare addresses, and math of $.
