@@ -37,12 +37,13 @@ from embcli.page.parts import (
     title,
 )
 from embcli.page.strips import Shades
-from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
+from embcli.page.svg import FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
 _PICTURE_WIDTH = 100  # columns, unless the user chose others
 _SLIDE_WIDTH = 204  # columns, which colours can take then
+_ZOOM = 1.5  # the size of a PNG relative to its SVG, unless it is a slide
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
@@ -188,7 +189,7 @@ def exported(
                     f"no font of this machine has {undrawn!r}, so the PNG shows a box for it; "
                     "SVG and HTML use the fonts of their viewer"
                 )
-            return png(svg, background)
+            return png(svg, background, 1.0 if is_slide else _ZOOM)
 
 
 def _svg(
@@ -278,7 +279,7 @@ def _html_run(run: Run) -> str:
     return _BOX.format(cells=run.cells, text=text) if run.is_wide else text
 
 
-def png(svg: str, background: Background = "light") -> bytes:
+def png(svg: str, background: Background = "light", zoom: float = _ZOOM) -> bytes:
     """Return an SVG picture as PNG, drawn with a monospace font of this machine."""
     import resvg_py
 
@@ -289,7 +290,7 @@ def png(svg: str, background: Background = "light") -> bytes:
         )
     # The SVG can end within the last pixels, which have its background, too.
     ground = _THEMES[background].background_color.hex
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg), background=ground))
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, background=ground))
 
 
 def _drawn(text: str) -> bytes:
@@ -313,21 +314,6 @@ def _undrawn(svg: str) -> str:
         if _drawn(character) == box:
             return character
     return ""
-
-
-def _zoom(svg: str) -> float:
-    """Return the size of a PNG relative to its SVG: a slide, whose text has 16 pixels at least.
-
-    A page that is too long for one is as wide as a slide.
-    """
-    (size,) = re.findall(r'viewBox="0 0 (\S+) (\S+)"', svg)
-    width, height = (round(float(length)) for length in size)  # as resvg rounds them
-    largest = 2.0
-    smallest = 16 / FONT_SIZE
-    zoom = min(1920 / width, 1080 / height, largest)
-    if zoom < smallest:
-        zoom = min(1920 / width, largest)
-    return max(zoom, smallest)
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:
