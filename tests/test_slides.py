@@ -18,7 +18,7 @@ from tests.cases import cases
 from tests.readers import from_png, size_of_png
 
 TEXT = "{http://www.w3.org/2000/svg}text"
-FRAME = Frame(True, "Heading", "source", [], True, Sentence("give less"))
+FRAME = Frame(True, "Heading", "source", [], Sentence("give less"))
 CELL = 12.04  # pixels
 GRAPHEMES = ["A", "b", "学", "生", "x", "👋🏽", "e\u0301", "|"]
 

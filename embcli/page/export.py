@@ -26,7 +26,6 @@ from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import (
-    BarePage,
     CutPage,
     Drawing,
     Flow,
@@ -107,7 +106,6 @@ class Frame(NamedTuple):
     heading: str  # of a slide
     source: str  # on a slide: the program, the model, the seed
     models: Sequence[str]  # their names, which are below another picture
-    has_bare: bool  # whether the verb has the option `bare`
     fewer_lines: Sentence
 
 
@@ -203,12 +201,10 @@ def _svg(
     medium = Medium(background, height=SLIDE_LINES, has_fine_cells=True)
     lines = _lines(page, SLIDE_COLUMNS, medium)
     if len(lines) > SLIDE_LINES:
-        fewer = frame.fewer_lines
-        bare_lines = _lines(BarePage(page), SLIDE_COLUMNS, medium)
-        if frame.has_bare and len(bare_lines) <= SLIDE_LINES:
-            fewer = Sentence("{bare} leaves out what is not a table")
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
-        raise OutputError(Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=fewer))
+        raise OutputError(
+            Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
+        )
     heading = title(frame.heading)
     source = safe_text(frame.source, "dim")
     for line in (heading, source):
