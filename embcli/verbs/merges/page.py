@@ -13,13 +13,14 @@ from rich.text import Text
 
 from embcli.encodings.merging import Derivation
 from embcli.page import (
+    Drawing,
+    Flow,
     Hint,
     Label,
     omission,
     omitted,
     ruled,
     safe_text,
-    side_by_side,
     title,
     token_style,
 )
@@ -27,13 +28,12 @@ from embcli.page.labels import first_of
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
-from embcli.verbs.merges.tree import symbols_width, tree_lines
+from embcli.verbs.merges.tree import tree_lines
 from embcli.wording import counted
 
 _MOST_ROWS = 200
 _MOST_TREES = 50
 _MOST_NAMED_TOKENS = 6  # tokens that a sentence names
-_TREE_GAP = 4  # cells between trees
 
 
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -45,7 +45,7 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
-        yield from side_by_side(trees, width, _TREE_GAP)
+        yield Flow([[tree] for tree in trees])
         yield from _missing_trees(result)
     if result.draw and trees is None:
         yield ""
@@ -114,18 +114,18 @@ def _number_cell(number: float | None, form: str = "") -> str:
     return "" if number is None else format(number, form)
 
 
-def _trees(result: Merges, width: int) -> list[list[Text]] | None:
-    """Return the lines of a tree for each piece; None if one is wider than the page."""
+def _trees(result: Merges, width: int) -> list[Drawing] | None:
+    """Return the tree of each piece; None if one is wider than the page."""
     trees = []
     for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        if symbols_width(piece) > width:
+        if len(piece.symbols) > width:
             return None
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
         lines = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
         if max(map(cell_len, lines)) > width:
             return None
         *upper_lines, last_line = lines
-        trees.append([*map(Text, upper_lines), Text(last_line, token_style(number))])
+        trees.append(Drawing([*map(Text, upper_lines), Text(last_line, token_style(number))]))
     return trees
 
 
