@@ -1,7 +1,7 @@
 """The page of merges: a table of steps, or trees side by side, and what all pieces become.
 
-If a tree is wider than the page, the page has the table. The branches of a tree are numbered in the
-order of the merges: each node is drawn as high as its parts allow.
+If there are many trees, or one is wider than the page, the page has the table. The branches of a
+tree are numbered in the order of the merges: each node is drawn as high as its parts allow.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _MOST_NAMED_TOKENS = 6  # tokens that a sentence names
 
 
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
-    width = options.max_width
-    trees = _trees(result, width) if result.draw else None
+    trees = _trees(result, options.max_width) if result.draw else None
     if trees is None:
         yield title("Each piece, merged pair by pair: the pair of the lowest rank first")
         yield from _table(result)
@@ -46,10 +45,11 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
         yield Flow([[tree] for tree in trees])
-        yield from _missing_trees(result)
     if result.draw and trees is None:
         yield ""
-        yield safe_text(f"Not drawn: a tree is wider than the {width} columns of this page.")
+        yield safe_text(
+            f"Not drawn: there are more than {_MOST_TREES} trees, or one is wider than the page."
+        )
     yield ""
     yield _totals(result)
     yield from _stop(result)
@@ -115,9 +115,11 @@ def _number_cell(number: float | None, form: str = "") -> str:
 
 
 def _trees(result: Merges, width: int) -> list[Drawing] | None:
-    """Return the tree of each piece; None if one is wider than the page."""
+    """Return the tree of each piece; None for too many, and if one is too wide."""
+    if len(result.pieces) > _MOST_TREES:
+        return None
     trees = []
-    for number, piece in enumerate(result.pieces[:_MOST_TREES]):
+    for number, piece in enumerate(result.pieces):
         if len(piece.symbols) > width:
             return None
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
@@ -127,10 +129,3 @@ def _trees(result: Merges, width: int) -> list[Drawing] | None:
         *upper_lines, last_line = lines
         trees.append(Drawing([*map(Text, upper_lines), Text(last_line, token_style(number))]))
     return trees
-
-
-def _missing_trees(result: Merges) -> RenderResult:
-    missing = len(result.pieces) - _MOST_TREES
-    if missing > 0:
-        yield ""
-        yield safe_text(f"Not drawn: {counted(missing, 'more piece')}.")
