@@ -318,12 +318,6 @@ class Strips(Composite):
 
         def at_lines(label: Label) -> Label:
             cells = [label.cells[start * fit.row_step] for start in starts]
-            if self.lines is not None:  # Its labels are numbers.
-                numbers = np.asarray(label.cells)
-                rows_per_line = fit.rows_per_line * fit.row_step
-                cells = [""] * len(starts)
-                for place in _ticks(numbers, rows_per_line):
-                    cells[place // rows_per_line] = numbers[place]
             return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_lines, labels))
