@@ -548,7 +548,7 @@ def test_columns_are_in_bins_only_where_they_have_no_room(
 
 
 @pytest.mark.parametrize("width", [30, 80, 200])
-@pytest.mark.parametrize("columns", [1, 2, 8, 33, 100, 301])
+@cases
 def test_numbers_of_columns_stand_above_their_cells(columns, width):
     """Row n is 1 in column n, and 0 elsewhere; of columns without room, one in n is shown."""
     numbers = np.arange(columns)
@@ -841,9 +841,7 @@ def test_between_the_colours_of_two_rows_in_a_png_there_is_no_third_one():
     assert found == [[*WHITE], *rows, [*WHITE]]
 
 
-@pytest.mark.parametrize(
-    ("largest", "limit", "beyond"), [(1.9, 1.9, ""), (8.0, 1.0, "; 2 beyond, up to 8")]
-)
+@cases
 def test_a_scale_that_a_few_numbers_set_ends_at_a_percentile(largest, limit, beyond):
     """The numbers have marks and means of their own if they are not finite."""
     values = np.ones((4, 200), np.float32)
@@ -872,7 +870,7 @@ def test_a_scale_of_mostly_zeros_reaches_the_largest_number():
     assert nothing.without_outliers([np.zeros((0, 3))]) == nothing
 
 
-@pytest.mark.parametrize(("theme", "least"), [("dark", 4.5), ("light", 3.8)])
+@cases
 def test_words_of_a_picture_stand_out_from_its_background(theme, least):
     labels = [Label("ID", [0, 1])]
     matrix = Matrix(labels, [Values(VALUES)], np.arange(3), [1], row_styles=["", "dim"], column="")
@@ -892,7 +890,7 @@ def test_words_of_a_picture_stand_out_from_its_background(theme, least):
 WHITE = (255, 255, 255)
 
 
-@pytest.mark.parametrize(("theme", "has_yellow"), [("dark", True), ("light", False)])
+@cases
 def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(in_process, theme, has_yellow):
     words = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", "--theme", theme)
 

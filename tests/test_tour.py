@@ -163,9 +163,7 @@ def words_of(command: str, folder: Path) -> list[str]:
     return ran.stdout.decode().removesuffix("\0").split("\0")
 
 
-@pytest.mark.parametrize(
-    "text", ["it's", 'a "b"', "$HOME `id` \\ !", "- a dash", "--dim", "-ofile", "{text}", "a\nb"]
-)
+@cases
 def test_the_readers_own_text_reaches_the_command_as_it_is(text, tmp_path, in_process):
     expected = in_process.ok("tokenize", "--merges", stdin=text, COLUMNS="80").text
 
