@@ -78,21 +78,12 @@ section + section {{ margin-top: 28px; }}
 </html>
 """.replace("FONTS", FONTS)
 _PAPER = "<style>@page {{ size: {paper}; }} p {{ overflow-wrap: anywhere; }}</style>\n"
-_SLIDE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8" />
-<title>{heading}</title>
+_FULL_WINDOW = """\
 <style>
-body {{ background: {ground}; margin: 0; }}
-svg {{ display: block; width: 100vw; height: 100vh; }}
-@page {{ size: 1920px 1080px; margin: 0; }}
+body { margin: 0; }
+svg { display: block; width: 100vw; height: 100vh; }
+@page { size: 1920px 1080px; margin: 0; @bottom-center { content: none; } }
 </style>
-</head>
-<body>
-{svg}</body>
-</html>
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
@@ -171,12 +162,7 @@ def exported(
         case "markdown":
             return markdown(page, width).encode()
         case "html":
-            if frame and is_slide:
-                ground = _THEMES[background].background_color.hex
-                heading = html.escape(frame.heading)
-                svg = _svg(page, width, background, frame)
-                return _SLIDE.format(heading=heading, ground=ground, svg=svg).encode()
-            return _html(page, width, background).encode()
+            return _html(page, width, background, frame).encode()
         case "svg":
             return _svg(page, width, background, frame).encode()
         case "png":
@@ -214,8 +200,13 @@ def _svg(
     )
 
 
-def _html(page: RenderableType, width: int, background: Background) -> str:
-    """Return a page as a document of HTML, with a section for each of several sheets."""
+def _html(
+    page: RenderableType, width: int, background: Background, frame: Frame | None = None
+) -> str:
+    """Return a page as a document of HTML, with a section for each of several sheets.
+
+    A slide is the SVG picture of it, as large as the window.
+    """
     terminal = _THEMES[background]
 
     def element(part: RenderableType, name: str = "pre", columns: int = width) -> str:
@@ -223,7 +214,10 @@ def _html(page: RenderableType, width: int, background: Background) -> str:
 
     heading = "embcli"
     body = ""
-    if isinstance(page, Sheets):
+    if frame and frame.is_slide:
+        heading = frame.heading
+        body = _FULL_WINDOW + _svg(page, width, background, frame)
+    elif isinstance(page, Sheets):
         heading = page.heading
         body = _PAPER.format(paper=page.paper)
         for place, sheet in enumerate(page.sheets):
