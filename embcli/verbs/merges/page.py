@@ -73,8 +73,7 @@ def _stop(result: Merges) -> RenderResult:
         return
     tokens = result.tokens.bytes_of(np.array(stopped[0].ids))
     first_tokens = first_of(map(shown, tokens), _MOST_NAMED_TOKENS, " + ")
-    where = f"in {len(stopped):,} pieces, in the first " if len(stopped) > 1 else ""
-    yield safe_text(f"Merging stops {where}at {first_tokens}: no merge joins two of these.", "dim")
+    yield safe_text(f"Merging stops at {first_tokens}: no merge joins two of these.", "dim")
 
 
 def _table(result: Merges) -> RenderResult:
