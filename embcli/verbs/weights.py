@@ -127,11 +127,8 @@ class WeightMatrix(Result, verb="weights"):
             return f"Position weight matrix: {rows}, D = {columns}"
         if self.origin.is_custom_tensor:
             return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {columns}"
-        rows = f"V = {counted(size, 'token')}, one row each"
-        if self.padding:
-            rows = f"V = {counted(size, 'row')}"
         what = "Output head" if self.name == "head" else "Token weight matrix"
-        return f"{what}: {rows}, D = {columns}"
+        return f"{what}: V = {counted(size, 'row')}, D = {columns}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import (
