@@ -122,13 +122,14 @@ class WeightMatrix(Result, verb="weights"):
     def title(self) -> str:
         size, dim = self.layer.shape
         columns = counted(dim, "column")
-        if self.name == "position":
-            rows = f"C = {counted(size, 'position')}, one row each"
-            return f"Position weight matrix: {rows}, D = {columns}"
         if self.origin.is_custom_tensor:
-            return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {columns}"
-        what = "Output head" if self.name == "head" else "Token weight matrix"
-        return f"{what}: V = {counted(size, 'row')}, D = {columns}"
+            return f"Tensor {self.origin.tensors[self.name]}: {counted(size, 'row')}, {columns}"
+        names = {
+            "token": "Token weight matrix: V",
+            "position": "Position weight matrix: C",
+            "head": "Output head: V",
+        }
+        return f"{names[self.name]} = {counted(size, 'row')}, D = {columns}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import (
