@@ -50,13 +50,13 @@ ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
-# How a page that is too long for a slide can have fewer lines, if {bare} is not enough.
+# How a page that is too long for a slide can have fewer lines.
 _SHORTER_TEXT = "give a shorter text"
 _FEWER_LINES = {
-    "lookup": "give a shorter text, or fewer {columns}",
-    "compare": "give a shorter text, or fewer names to {show}",
-    "batch": "give a smaller {batch_size}",
-    "positions": "give fewer {rows} or {columns}",
+    "lookup": "give a shorter text, fewer {columns}, or {bare}",
+    "compare": "give a shorter text, fewer names to {show}, or {bare}",
+    "batch": "give a smaller {batch_size}, or {bare}",
+    "positions": "give fewer {rows} or {columns}, or {bare}",
     "weights": "give fewer {rows} or {columns}",
     "neighbors": "give a smaller {top}",
     "diff": "give a smaller {top}",
@@ -66,7 +66,6 @@ _FEWER_LINES = {
     "cache": "leave out {slide}",
     "explain": "give another word",
 }
-_WITHOUT_BARE = ("info", "cache", "explain")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -216,7 +215,6 @@ class Result:
             heading=heading,
             source=", ".join(source),
             models=models,
-            has_bare=self._verb not in _WITHOUT_BARE,
             fewer_lines=Sentence(_FEWER_LINES.get(self._verb, _SHORTER_TEXT)),
         )
 

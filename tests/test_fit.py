@@ -112,23 +112,7 @@ def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
     assert document_of(in_process, "audit", "m")["audit"]["sound"] is False
 
 
-@pytest.mark.parametrize(
-    ("missing", "checked"),
-    [
-        (
-            (),
-            "head, sizes and special IDs; transformers was not asked: the file has no layers",
-        ),
-        (
-            ["config.json"],
-            "IDs; transformers was not asked: there is no config.json; not checked: a config",
-        ),
-        (
-            ["config.json", "tokenizer.json", "tokenizer_config.json"],
-            "head; transformers was not asked: there is no config.json; not checked: tokens: no",
-        ),
-    ],
-)
+@cases
 def test_what_was_not_checked_is_not_said_to_be_sound(missing, checked, in_process):
     for name in missing:
         Path("m", name).unlink()
@@ -399,7 +383,7 @@ def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
     assert "1 ID without a token" in page
 
 
-@pytest.mark.parametrize(("tokens", "rows", "is_few"), [(60, 59, False), (602, 600, True)])
+@cases
 def test_few_missing_rows_are_told_as_a_forgotten_resize(tokens, rows, is_few, in_process):
     save_words("m/tokenizer.json", [f"w{place}" for place in range(tokens)])
     write_tensors(vectors(1, rows))
@@ -432,7 +416,7 @@ def test_the_ids_of_all_special_tokens_need_rows(file):
     assert audited().faults["special-ids"] == len(ids)
 
 
-@pytest.mark.parametrize("role", ["bos", "eos", "padding", "unknown", "eot", "fim_pre"])
+@cases
 @pytest.mark.parametrize(("token_id", "found"), [(2, ()), (3, ("special-ids",))])
 def test_all_ids_of_a_gguf_file_need_rows(role, token_id, found):
     writer = GGUFWriter("m.gguf", "llama")

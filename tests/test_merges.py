@@ -220,7 +220,7 @@ def test_a_long_page_leaves_out_rows_in_the_middle(in_process):
     assert "rows 100 to 149 (50 of 250)" in page
 
 
-@pytest.mark.parametrize("options", [("--merges",), ("--draw",)])
+@cases
 def test_pieces_are_drawn_as_trees_side_by_side(in_process, snapshot, options):
     page = in_process.ok("tokenize", "It's so unbelievable some…", *options, COLUMNS="60").text
     snapshot("merges/trees.txt", page)

@@ -138,7 +138,7 @@ def test_similarity_of_relative_positions_is_the_product_with_a_token_row():
 
 
 @pytest.mark.parametrize("pairing", ["interleaved", "halves"])
-@pytest.mark.parametrize(("token_id", "row"), [(None, 0), (7, 7)])
+@cases
 def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(pairing, token_id, row):
     token_row = TOKEN_ROWS[[row]]
     turned = rotated_rows(token_row, pairing, 50.0, np.arange(T))

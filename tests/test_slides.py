@@ -18,7 +18,7 @@ from tests.cases import cases
 from tests.readers import from_png, size_of_png
 
 TEXT = "{http://www.w3.org/2000/svg}text"
-FRAME = Frame(True, "Heading", "source", [], True, Sentence("give less"))
+FRAME = Frame(True, "Heading", "source", [], Sentence("give less"))
 CELL = 12.04  # pixels
 GRAPHEMES = ["A", "b", "学", "生", "x", "👋🏽", "e\u0301", "|"]
 
@@ -29,7 +29,7 @@ def drawn(text: str, lines: int = 1) -> str:
     return exported(page, "svg", 0, "light", frame=FRAME).decode()
 
 
-@pytest.mark.parametrize(("lines", "columns"), [(1, 10), (1, 84), (12, 56), (23, 84), (24, 84)])
+@cases
 def test_all_of_a_slide_is_within_it_in_large_type(lines, columns):
     svg = drawn("x" * columns, lines)
 

@@ -58,13 +58,7 @@ def test_rows_are_those_of_torchs_layer(data, size, dim, name):
     assert gathered_field(records, "id") == rows
 
 
-@pytest.mark.parametrize(
-    ("rows", "lines", "count"),
-    [
-        ("300:500", 200, 0),
-        ("300:501", 201, 1),  # a line of dots is in the place of row 400
-    ],
-)
+@cases
 def test_of_more_than_200_chosen_rows_those_in_the_middle_are_left_out(rows, lines, count):
     model = embcli.seeded(vocab=1000, dim=4)
 

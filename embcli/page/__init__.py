@@ -22,7 +22,7 @@ from embcli.page.parts import (
     title,
 )
 from embcli.page.strips import Strips, Values
-from embcli.page.table import Label, ruled, shorten, side_by_side
+from embcli.page.table import Label, ruled, shorten
 
 __all__ = [
     "STYLES",
@@ -45,7 +45,6 @@ __all__ = [
     "ruled",
     "safe_text",
     "shorten",
-    "side_by_side",
     "title",
     "token_style",
     "written",

@@ -26,7 +26,6 @@ from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import (
-    BarePage,
     CutPage,
     Drawing,
     Flow,
@@ -37,12 +36,13 @@ from embcli.page.parts import (
     title,
 )
 from embcli.page.strips import Shades
-from embcli.page.svg import FONT_SIZE, FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
+from embcli.page.svg import FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
 _PICTURE_WIDTH = 100  # columns, unless the user chose others
 _SLIDE_WIDTH = 204  # columns, which colours can take then
+_ZOOM = 1.5  # the size of a PNG relative to its SVG, unless it is a slide
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
@@ -78,21 +78,12 @@ section + section {{ margin-top: 28px; }}
 </html>
 """.replace("FONTS", FONTS)
 _PAPER = "<style>@page {{ size: {paper}; }} p {{ overflow-wrap: anywhere; }}</style>\n"
-_SLIDE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8" />
-<title>{heading}</title>
+_FULL_WINDOW = """\
 <style>
-body {{ background: {ground}; margin: 0; }}
-svg {{ display: block; width: 100vw; height: 100vh; }}
-@page {{ size: 1920px 1080px; margin: 0; }}
+body { margin: 0; }
+svg { display: block; width: 100vw; height: 100vh; }
+@page { size: 1920px 1080px; margin: 0; @bottom-center { content: none; } }
 </style>
-</head>
-<body>
-{svg}</body>
-</html>
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
@@ -107,7 +98,6 @@ class Frame(NamedTuple):
     heading: str  # of a slide
     source: str  # on a slide: the program, the model, the seed
     models: Sequence[str]  # their names, which are below another picture
-    has_bare: bool  # whether the verb has the option `bare`
     fewer_lines: Sentence
 
 
@@ -173,12 +163,7 @@ def exported(
         case "markdown":
             return markdown(page, width).encode()
         case "html":
-            if frame and is_slide:
-                ground = _THEMES[background].background_color.hex
-                heading = html.escape(frame.heading)
-                svg = _svg(page, width, background, frame)
-                return _SLIDE.format(heading=heading, ground=ground, svg=svg).encode()
-            return _html(page, width, background).encode()
+            return _html(page, width, background, frame).encode()
         case "svg":
             return _svg(page, width, background, frame).encode()
         case "png":
@@ -189,7 +174,7 @@ def exported(
                     f"no font of this machine has {undrawn!r}, so the PNG shows a box for it; "
                     "SVG and HTML use the fonts of their viewer"
                 )
-            return png(svg, background)
+            return png(svg, background, 1.0 if is_slide else _ZOOM)
 
 
 def _svg(
@@ -203,12 +188,10 @@ def _svg(
     medium = Medium(background, height=SLIDE_LINES, has_fine_cells=True)
     lines = _lines(page, SLIDE_COLUMNS, medium)
     if len(lines) > SLIDE_LINES:
-        fewer = frame.fewer_lines
-        bare_lines = _lines(BarePage(page), SLIDE_COLUMNS, medium)
-        if frame.has_bare and len(bare_lines) <= SLIDE_LINES:
-            fewer = Sentence("{bare} leaves out what is not a table")
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
-        raise OutputError(Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=fewer))
+        raise OutputError(
+            Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
+        )
     heading = title(frame.heading)
     source = safe_text(frame.source, "dim")
     for line in (heading, source):
@@ -218,8 +201,13 @@ def _svg(
     )
 
 
-def _html(page: RenderableType, width: int, background: Background) -> str:
-    """Return a page as a document of HTML, with a section for each of several sheets."""
+def _html(
+    page: RenderableType, width: int, background: Background, frame: Frame | None = None
+) -> str:
+    """Return a page as a document of HTML, with a section for each of several sheets.
+
+    A slide is the SVG picture of it, as large as the window.
+    """
     terminal = _THEMES[background]
 
     def element(part: RenderableType, name: str = "pre", columns: int = width) -> str:
@@ -227,7 +215,10 @@ def _html(page: RenderableType, width: int, background: Background) -> str:
 
     heading = "embcli"
     body = ""
-    if isinstance(page, Sheets):
+    if frame and frame.is_slide:
+        heading = frame.heading
+        body = _FULL_WINDOW + _svg(page, width, background, frame)
+    elif isinstance(page, Sheets):
         heading = page.heading
         body = _PAPER.format(paper=page.paper)
         for place, sheet in enumerate(page.sheets):
@@ -279,7 +270,7 @@ def _html_run(run: Run) -> str:
     return _BOX.format(cells=run.cells, text=text) if run.is_wide else text
 
 
-def png(svg: str, background: Background = "light") -> bytes:
+def png(svg: str, background: Background = "light", zoom: float = _ZOOM) -> bytes:
     """Return an SVG picture as PNG, drawn with a monospace font of this machine."""
     import resvg_py
 
@@ -290,7 +281,7 @@ def png(svg: str, background: Background = "light") -> bytes:
         )
     # The SVG can end within the last pixels, which have its background, too.
     ground = _THEMES[background].background_color.hex
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_zoom(svg), background=ground))
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, background=ground))
 
 
 def _drawn(text: str) -> bytes:
@@ -315,21 +306,6 @@ def _undrawn(svg: str) -> str:
         if _drawn(character) == box:
             return character
     return ""
-
-
-def _zoom(svg: str) -> float:
-    """Return the size of a PNG relative to its SVG: a slide, whose text has 16 pixels at least.
-
-    A page that is too long for one is as wide as a slide.
-    """
-    (size,) = re.findall(r'viewBox="0 0 (\S+) (\S+)"', svg)
-    width, height = (round(float(length)) for length in size)  # as resvg rounds them
-    largest = 2.0
-    smallest = 16 / FONT_SIZE
-    zoom = min(1920 / width, 1080 / height, largest)
-    if zoom < smallest:
-        zoom = min(1920 / width, largest)
-    return max(zoom, smallest)
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:
@@ -366,8 +342,6 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
         yield f"    {page.plain}"
     elif isinstance(page, Text):
         yield _sentence(page)
-    elif isinstance(page, Sheets):
-        yield from _blocks_of_sheets(page, console)
     elif isinstance(page, Table):
         yield _table(page)
     elif isinstance(page, Drawing):
@@ -382,16 +356,6 @@ def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
     else:
         for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
             yield from _blocks(cast("RenderableType", part), console)
-
-
-def _blocks_of_sheets(pages: Sheets, console: Console) -> Iterator[str]:
-    for place, sheet in enumerate(pages.sheets):
-        for part in sheet:
-            if isinstance(part, Title):
-                mark = "##" if place else "#"
-                yield f"{mark} {_sentence(Text(part.plain))}"
-            else:
-                yield from _blocks(part, console)
 
 
 # GitHub also makes links of bare addresses, and math of $.

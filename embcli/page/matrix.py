@@ -20,7 +20,7 @@ from rich.text import Text
 from embcli.page.colors import STYLES, sign_style
 from embcli.page.parts import left_out, omission
 from embcli.page.strips import Strips, Values
-from embcli.page.table import GAP, SHORTEST, Label, Line, label_versions, ruled
+from embcli.page.table import GAP, Label, Line, label_versions, ruled
 from embcli.selection import Excerpt
 from embcli.wording import in_line
 
@@ -133,15 +133,12 @@ class Matrix(Strips):
 
     def fits(self, width: int) -> bool:
         """Return whether all columns fit, if tokens are shortened."""
-        return self._room_for(self._short_labels, width) >= len(self.numbers)
-
-    @property
-    def _short_labels(self) -> list[Label]:
-        return [label.shortened(SHORTEST) for label in self.labels]
+        _, short, _ = label_versions(self.labels)
+        return self._room_for(short, width) >= len(self.numbers)
 
     def _tables(self, width: int) -> RenderResult:
         """Yield all columns, in as many tables as they need."""
-        labels = self._short_labels
+        _, labels, _ = label_versions(self.labels)
         count = len(self.numbers)
         columns_per_table = max(self._room_for(labels, width), 1)
         for start in range(0, count, columns_per_table):
@@ -161,12 +158,11 @@ class Matrix(Strips):
         for labels in (long, short):
             if self._room_for(labels, width) >= count:
                 return labels, Excerpt.ends(count, count)
-        for labels, fewest in ((long, 2), (short, 1)):
+        for labels, fewest in ((long, 2), (short, 1), (without_tokens, 1)):
             room = self._room_for(labels, width, has_dots=True)
             if room >= fewest:
-                return labels, Excerpt.ends(room, count)
-        room = self._room_for(without_tokens, width, has_dots=True)
-        return without_tokens, Excerpt.ends(max(room, 1), count)
+                break
+        return labels, Excerpt.ends(max(room, 1), count)
 
     def _room_for(self, labels: Sequence[Label], width: int, has_dots: bool = False) -> int:
         """Return how many columns of numbers each block has beside labels and its bar.

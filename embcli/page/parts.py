@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from embcli.selection import Excerpt
 
-_GAP = 3  # cells between blocks side by side
+_GAP = 4  # cells between blocks side by side
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
@@ -136,6 +136,10 @@ class Drawing:
             line.overflow = "ignore" if medium_of(console).is_file else "crop"
             yield line
 
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        width = max(line.cell_len for line in self.lines)
+        return Measurement(width, width)
+
 
 @dataclass(frozen=True, eq=False)
 class Hint:
@@ -151,6 +155,19 @@ class Composite:
     """A part of a page that consists of parts, as a matrix does: its table, and notes below it."""
 
     __rich_console__: Any
+
+
+def _parts_of(page: Any, console: Console, options: ConsoleOptions) -> RenderResult:
+    """Yield the parts of a page, and those of its composites."""
+    for part in page.__rich_console__(console, options):
+        if isinstance(part, Composite):
+            yield from part.__rich_console__(console, options)
+        else:
+            yield part
+
+
+class SideBySide(Table):
+    """Blocks beside each other, in a row of a table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +191,9 @@ class Flow(Composite):
         for place, row in enumerate(rows):
             if place:
                 yield ""
-            table = Table.grid(padding=(0, _GAP))
+            table = SideBySide.grid(padding=(0, _GAP))
             table.add_row(*row)
-            yield table if len(row) > 1 else row[0]
+            yield table
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,12 +227,10 @@ class SuggestingPage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         notes: list[Note | Hint] = []
-        for part in self.page.__rich_console__(console, options):
-            parts = [part]
-            if isinstance(part, Composite):
-                parts = list(part.__rich_console__(console, options))
-            notes += [part for part in parts if isinstance(part, Note | Hint)]
-            yield from parts
+        for part in _parts_of(self.page, console, options):
+            if isinstance(part, Note | Hint):
+                notes.append(part)
+            yield part
         line = self.suggest(notes)
         if line:
             yield safe_text(line, "dim")
@@ -240,9 +255,10 @@ class CutPage:
         page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
 
         pieces: list[list[list[Segment]]] = []  # lines, each alone, except those of a drawing
-        for part in self.page.__rich_console__(console, page_options):
-            lines = console.render_lines(part, page_options, pad=False)
-            pieces += [lines] if isinstance(part, Drawing) else [[line] for line in lines]
+        for part in _parts_of(self.page, console, page_options):
+            lines = console.render_lines(part, page_options, pad=False)  # type: ignore[arg-type]
+            is_whole = isinstance(part, Drawing | SideBySide)
+            pieces += [lines] if is_whole else [[line] for line in lines]
 
         if sum(map(len, pieces)) > room:
             cut = 0

@@ -257,7 +257,7 @@ class Strips(Composite):
         highest = height // rows if density.columns_per_cell > 1 else 1
         if self.square:
             # A line is as high as two cells are wide.
-            available = max(cells, cells_of_slide)
+            available = cells_of_slide
             rows_needed = max(rows_needed, math.ceil(2 * columns / available))
             if colors_of(console):  # Characters would only be repeated.
                 highest = min(height // rows, available // (2 * columns))
@@ -318,12 +318,6 @@ class Strips(Composite):
 
         def at_lines(label: Label) -> Label:
             cells = [label.cells[start * fit.row_step] for start in starts]
-            if self.lines is not None:  # Its labels are numbers.
-                numbers = np.asarray(label.cells)
-                rows_per_line = fit.rows_per_line * fit.row_step
-                cells = [""] * len(starts)
-                for place in _ticks(numbers, rows_per_line):
-                    cells[place // rows_per_line] = numbers[place]
             return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_lines, labels))
@@ -398,17 +392,15 @@ class Strips(Composite):
         if steps:
             remarks.append(f"shown: {', '.join(steps)}")
 
-        numbers = np.concatenate([values.ravel() for values in shown])
         largest = ColorScale.of(shown).limit
         if largest > scale.limit and not self.scale:
-            # Infinite numbers have a mark.
-            count = (np.isfinite(numbers) & (np.abs(numbers) > scale.limit)).sum()
             ends = "the scale ends at the 99.5th percentile"
-            remarks.append(f"{ends}; {count:,} beyond, up to {largest:.{self.precision}g}")
+            remarks.append(f"{ends}; the largest is {largest:.{self.precision}g}")
 
         marks = MARKS
         if medium_of(console).has_fine_cells:
             marks = dict.fromkeys(MARKS, "yellow")
+        numbers = np.concatenate([values.ravel() for values in shown])
         nans = np.isnan(numbers).sum()
         if nans:
             remarks.append(f"{marks[NAN]}: {nans:,} NaN")

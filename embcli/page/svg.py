@@ -57,19 +57,14 @@ def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> 
     All are drawn as large as they fit, but short lines not larger than those of two thirds of a
     slide.
     """
-    all_lines = [*heading, *lines, *source]
-    if len(lines) < SLIDE_LINES:
-        all_lines.append([])  # There is room for a blank line below the heading.
-    columns = max(_columns(all_lines), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
-    margins = 1.5  # lines
-    highest = _SLIDE_HEIGHT / ((len(all_lines) + margins) * _LINE)
+    columns = max(_columns([*heading, *lines, *source]), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
+    fewest_lines = len(lines) + 4.5  # and a heading, a blank line, the source, and margins
+    highest = _SLIDE_HEIGHT / (fewest_lines * _LINE)
     scale = min(_SLIDE_WIDTH / (columns * _CELL), highest)
-    room = round(_SLIDE_HEIGHT / (scale * _LINE) - margins, 3)  # lines
-    blank_lines = int(room) - len(lines) - 2
+    blank_lines = 1 + int(_SLIDE_HEIGHT / (scale * _LINE) - fewest_lines + 0.001)
+    above = math.ceil(blank_lines / 3)
     blank: list[Sequence[Segment]] = [[]]
-    above = blank * math.ceil(blank_lines / 3)
-    below = blank * (blank_lines - len(above))
-    all_lines = [*heading, *above, *lines, *below, *source]
+    all_lines = [*heading, *blank * above, *lines, *blank * (blank_lines - above), *source]
     return _document(
         all_lines, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT, f' transform="scale({scale:g})"'
     )

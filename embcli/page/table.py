@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES
-from embcli.page.parts import Drawing, safe_text
+from embcli.page.parts import safe_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,32 +173,6 @@ class Shortened:
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(min(SHORTEST, self.text.cell_len), self.text.cell_len)
-
-
-def side_by_side(blocks: Iterable[Sequence[Text]], width: int, gap: int) -> RenderResult:
-    """Yield blocks of lines beside each other, as many in a drawing as fit; apart by blank lines.
-
-    Blocks can be of different heights, and one alone may be wider.
-    """
-    row: list[Text] = []
-    for block in blocks:
-        start = 0
-        if row:
-            start = gap + _width(row)
-        if row and start + _width(block) > width:
-            yield Drawing(row)
-            yield ""
-            row = []
-            start = 0
-        row += [Text() for _ in block[len(row) :]]
-        for line, part in zip(row, block, strict=False):
-            line.append(" " * (start - line.cell_len))
-            line.append_text(part)
-    yield Drawing(row)
-
-
-def _width(lines: Sequence[Text]) -> int:
-    return max(line.cell_len for line in lines)
 
 
 def shorten(text: str, cells: int) -> str:

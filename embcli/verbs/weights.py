@@ -122,16 +122,14 @@ class WeightMatrix(Result, verb="weights"):
     def title(self) -> str:
         size, dim = self.layer.shape
         columns = counted(dim, "column")
-        if self.name == "position":
-            rows = f"C = {counted(size, 'position')}, one row each"
-            return f"Position weight matrix: {rows}, D = {columns}"
         if self.origin.is_custom_tensor:
-            return f"Tensor {self.origin.tensors['token']}: {counted(size, 'row')}, {columns}"
-        rows = f"V = {counted(size, 'token')}, one row each"
-        if self.padding:
-            rows = f"V = {counted(size, 'row')}"
-        what = "Output head" if self.name == "head" else "Token weight matrix"
-        return f"{what}: {rows}, D = {columns}"
+            return f"Tensor {self.origin.tensors[self.name]}: {counted(size, 'row')}, {columns}"
+        names = {
+            "token": "Token weight matrix: V",
+            "position": "Position weight matrix: C",
+            "head": "Output head: V",
+        }
+        return f"{names[self.name]} = {counted(size, 'row')}, D = {columns}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import (
@@ -263,13 +261,10 @@ def weights(
     chosen_columns = select(columns, dim, "column")
     layers = model.source.open({layer: None}, notes)
 
-    order: NormOrder | None
-    match sort:
-        case "id":
-            order = None
-        case "norm":
-            order = norm_order(layers[layer], notes.watch)
-            ids = ids[np.argsort(order.ranks[ids], kind="stable")]
+    order = None
+    if sort == "norm":
+        order = norm_order(layers[layer], notes.watch)
+        ids = ids[np.argsort(order.ranks[ids], kind="stable")]
     return WeightMatrix(
         name=layer,
         layer=layers[layer],

@@ -59,21 +59,12 @@ class Comparison(Outputs, Result, verb="compare"):
         length, dim = self.linear.shape
         chosen = self.show or ()
         shown = [name for name in OUTPUTS if name in chosen]
-        size = len(self.weight)
-        shapes = {
-            "ids": [length],
-            "one_hot": [length, size],
-            "first": [dim, size],
-            "shared": [size, dim],
-            "embedding": [length, dim],
-            "linear": [length, dim],
-        }
         weights = {
             "first": self._weight_in_document("first", self.first),
             "shared": self._weight_in_document("shared", self.weight),
         }
         return Records(
-            run={**self.run, "shapes": shapes},
+            run=self.run,
             unit="tokens",
             rows=length,
             fields={**self.tokens.field_types, "difference": float},

@@ -37,6 +37,7 @@ from embcli.page.labels import (
     first_rows,
     origin_in_words,
     origin_lines,
+    picked_rows,
     token_labels,
 )
 from embcli.page.table import GAP
@@ -307,16 +308,16 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     labels = 24  # cells of a position, a token and an ID
     columns = (width - labels) // (len(str(size)) + GAP)
     tokens = Excerpt.ends(max(min(_FEW, columns, most_rows * 2 // 3), 1), length)
-    picked = np.unique(comparison.tokens.ids[tokens.places])
-    rows = np.arange(size) if size <= _FEW else picked
-    row_styles = np.where(np.isin(rows, picked), "strong", "dim").tolist()
+    context = np.arange(size if size <= _FEW else 0)
+    picked = picked_rows(comparison.tokens.ids[tokens.places], context)
+    rows = picked.rows
     token_cells = token_labels(comparison.tokens, tokens.places)
     one_hot = ruled([*token_cells, *_one_hot_columns(comparison, tokens, rows)], gaps=tokens.gaps)
     weight = _matrix(
         comparison,
         [Label("ID", rows)],
         [Values(comparison.weight[rows])],
-        row_styles=row_styles,
+        row_styles=picked.row_styles,
         column="",
     )
     output = _matrix(

@@ -1,7 +1,7 @@
 """The page of merges: a table of steps, or trees side by side, and what all pieces become.
 
-If a tree is wider than the page, the page has the table. The branches of a tree are numbered in the
-order of the merges: each node is drawn as high as its parts allow.
+If there are many trees, or one is wider than the page, the page has the table. The branches of a
+tree are numbered in the order of the merges: each node is drawn as high as its parts allow.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from rich.text import Text
 
 from embcli.encodings.merging import Derivation
 from embcli.page import (
+    Drawing,
+    Flow,
     Hint,
     Label,
     omission,
     omitted,
     ruled,
     safe_text,
-    side_by_side,
     title,
     token_style,
 )
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
-from embcli.verbs.merges.tree import symbols_width, tree_lines
+from embcli.verbs.merges.tree import tree_lines
 from embcli.wording import counted, first_of
 
 _MOST_ROWS = 200
 _MOST_TREES = 50
 _MOST_NAMED_TOKENS = 6  # tokens that a sentence names
-_TREE_GAP = 4  # cells between trees
 
 
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
-    width = options.max_width
-    trees = _trees(result, width) if result.draw else None
+    trees = _trees(result, options.max_width) if result.draw else None
     if trees is None:
         yield title("Each piece, merged pair by pair: the pair of the lowest rank first")
         yield from _table(result)
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
-        yield from side_by_side(trees, width, _TREE_GAP)
-        yield from _missing_trees(result)
+        yield Flow([[tree] for tree in trees])
     if result.draw and trees is None:
         yield ""
-        yield safe_text(f"Not drawn: a tree is wider than the {width} columns of this page.")
+        yield safe_text(
+            f"Not drawn: there are more than {_MOST_TREES} trees, or one is wider than the page."
+        )
     yield ""
     yield _totals(result)
     yield from _stop(result)
@@ -72,8 +72,7 @@ def _stop(result: Merges) -> RenderResult:
         return
     tokens = result.tokens.bytes_of(np.array(stopped[0].ids))
     first_tokens = first_of(map(shown, tokens), _MOST_NAMED_TOKENS, " + ")
-    where = f"in {len(stopped):,} pieces, in the first " if len(stopped) > 1 else ""
-    yield safe_text(f"Merging stops {where}at {first_tokens}: no merge joins two of these.", "dim")
+    yield safe_text(f"Merging stops at {first_tokens}: no merge joins two of these.", "dim")
 
 
 def _table(result: Merges) -> RenderResult:
@@ -113,23 +112,18 @@ def _number_cell(number: float | None, form: str = "") -> str:
     return "" if number is None else format(number, form)
 
 
-def _trees(result: Merges, width: int) -> list[list[Text]] | None:
-    """Return the lines of a tree for each piece; None if one is wider than the page."""
+def _trees(result: Merges, width: int) -> list[Drawing] | None:
+    """Return the tree of each piece; None for too many, and if one is too wide."""
+    if len(result.pieces) > _MOST_TREES:
+        return None
     trees = []
-    for number, piece in enumerate(result.pieces[:_MOST_TREES]):
-        if symbols_width(piece) > width:
+    for number, piece in enumerate(result.pieces):
+        if len(piece.symbols) > width:
             return None
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
         lines = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
         if max(map(cell_len, lines)) > width:
             return None
         *upper_lines, last_line = lines
-        trees.append([*map(Text, upper_lines), Text(last_line, token_style(number))])
+        trees.append(Drawing([*map(Text, upper_lines), Text(last_line, token_style(number))]))
     return trees
-
-
-def _missing_trees(result: Merges) -> RenderResult:
-    missing = len(result.pieces) - _MOST_TREES
-    if missing > 0:
-        yield ""
-        yield safe_text(f"Not drawn: {counted(missing, 'more piece')}.")

@@ -19,12 +19,6 @@ from embcli.tokens import shown
 _GAP = 2  # cells between neighbours
 
 
-def symbols_width(piece: Derivation) -> int:
-    """Return the cells of the first line of a piece's tree."""
-    widths = [cell_len(shown(symbol)) for symbol in piece.symbols]
-    return sum(widths) + _GAP * (len(widths) - 1)
-
-
 def tree_lines(piece: Derivation, tokens: Mapping[int, bytes | None]) -> list[str]:
     """Return the lines of a piece's tree; `tokens` are the bytes of its IDs."""
     nodes = []

@@ -5,8 +5,6 @@ A character can be spread over several tokens. Such tokens are a group, which br
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -40,9 +38,9 @@ def _table(result: Tokenization, excerpt: Excerpt) -> Table:
     if result.tokens.many:
         labels.append(Label("seq", sequence))
     labels.append(Label("pos", position))
-    brackets = _brackets(tokens, index, result.joined[index])
+    brackets = _brackets(index, result.joined[index])
     if any(brackets):
-        labels.append(Label("", brackets, "left", short=True))
+        labels.append(Label("", brackets))
 
     cells = []
     for number, token in zip(index.tolist(), tokens, strict=True):
@@ -57,27 +55,14 @@ def _table(result: Tokenization, excerpt: Excerpt) -> Table:
     return ruled(labels, gaps=excerpt.gaps)
 
 
-def _brackets(tokens: Sequence[bytes], index: np.ndarray, joined: np.ndarray) -> list[str]:
+def _brackets(index: np.ndarray, joined: np.ndarray) -> list[str]:
     """Return the bracket beside each row of the table, which has tokens of a text, (n,) int64.
 
-    `joined` says which of them begin in the middle of a character, (n,) bool. The last row of a
-    group has the characters that its tokens share.
+    `joined` says which of them begin in the middle of a character, (n,) bool.
     """
     follows = np.diff(index, prepend=-2) == 1  # the row above has the previous token of the text
-    groups = np.split(np.arange(len(index)), np.flatnonzero(~(joined & follows)))
-    brackets = []
-    for group in groups[1:]:
-        *others, last = group.tolist()
-        brackets += [_BRACKETS[bool(joined[row]), True] for row in others]
-        bracket = _BRACKETS[bool(joined[last]), False]
-        shared = ""
-        if others and not joined[group[0]]:
-            # The characters of which these tokens have the bytes, and no token all of them.
-            text = b"".join(tokens[row] for row in group)
-            before = tokens[group[0]].decode(errors="ignore").encode()
-            shared = shown(text.removeprefix(before))
-        brackets.append(f"{bracket} {shared}".rstrip())
-    return brackets
+    continues = np.append(joined & follows, False)[1:]  # which the row below does
+    return [_BRACKETS[sides] for sides in zip(joined.tolist(), continues.tolist(), strict=True)]
 
 
 def _totals(result: Tokenization) -> Text:

@@ -22,7 +22,7 @@ from embcli.result import Result
 from embcli.text import encode_sequences, sequences_of
 from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
-from embcli.verbs.tokenizers.measure import Segments, segments_of, token_ends
+from embcli.verbs.tokenizers.measure import segments_of, token_ends
 from embcli.wording import counted
 
 
@@ -48,18 +48,18 @@ class Tokenizers(Result, verb="tokenizers"):
         return [len(tokens) for tokens in self.tokens]
 
     @cached_property
-    def _segments(self) -> Segments:
+    def _segments(self) -> np.ndarray:
         return segments_of(self.ends, self.bases)
 
     @property
     def same(self) -> int:
         """How many tokens are the same in all encodings."""
-        return int(self._segments.is_same.sum())
+        return int(self._segments.sum())
 
     @property
     def different(self) -> int:
         """How many segments of the text are cut differently."""
-        return int((~self._segments.is_same).sum())
+        return int((~self._segments).sum())
 
     @property
     def has_different_ids(self) -> bool:
@@ -76,7 +76,7 @@ class Tokenizers(Result, verb="tokenizers"):
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
         token_fields = Tokenization(self.tokens[0]).records().fields
-        fields: dict[str, FieldType] = {"encoding": str, **token_fields, "common": bool}
+        fields: dict[str, FieldType] = {"encoding": str, **token_fields}
         characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,
@@ -99,22 +99,11 @@ class Tokenizers(Result, verb="tokenizers"):
         return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=more)
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
-        token_names = tuple(name for name in names if name not in ("encoding", "common"))
-        segments = self._segments
-        same_stops = segments.stops[segments.is_same]
-        for encoding, tokens, ends in zip(self.encodings, self.tokens, self.ends, strict=True):
-            has_text = np.diff(ends, prepend=-1) > 0
-            is_common = np.isin(ends, same_stops) & has_text
-            first = 0
+        token_names = tuple(name for name in names if name != "encoding")
+        for encoding, tokens in zip(self.encodings, self.tokens, strict=True):
             for piece in Tokenization(tokens).records().pieces(token_names, ()):
-                stop = first + piece.rows
-                values = {
-                    "encoding": [encoding.name] * piece.rows,
-                    **piece.fields,
-                    "common": is_common[first:stop],
-                }
+                values = {"encoding": [encoding.name] * piece.rows, **piece.fields}
                 yield Piece(piece.rows, {name: values[name] for name in names})
-                first = stop
 
 
 def tokenizers(

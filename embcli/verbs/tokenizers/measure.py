@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
 
 from embcli.tokens import Tokens
 
 
-class Segments(NamedTuple):
-    """The parts of all texts between two places where all encodings cut."""
-
-    stops: np.ndarray  # (n,) int64: where each ends
-    is_same: np.ndarray  # (n,) bool: whether it is one token in all encodings
-
-
-def segments_of(ends: Sequence[np.ndarray], bases: np.ndarray) -> Segments:
-    """Return the segments between the cuts that all encodings make, from the ends of their tokens.
+def segments_of(ends: Sequence[np.ndarray], bases: np.ndarray) -> np.ndarray:
+    """Return which segments between shared cuts are one token in all encodings, (n,) bool.
 
     A text ends with a segment even if the encodings do not share their last cut in it.
     """
@@ -33,7 +25,8 @@ def segments_of(ends: Sequence[np.ndarray], bases: np.ndarray) -> Segments:
     last_cuts = np.append(0, cuts)[np.searchsorted(cuts, bases[1:])]
     stops = np.setdiff1d(np.union1d(shared_cuts, last_cuts), bases)
     cuts_within = np.diff(np.searchsorted(cuts, stops), prepend=-1)
-    return Segments(stops, (cuts_within == 1) & np.isin(stops, shared_cuts))
+    is_same: np.ndarray = (cuts_within == 1) & np.isin(stops, shared_cuts)
+    return is_same
 
 
 def token_ends(tokens: Tokens, texts: Sequence[str], bases: np.ndarray) -> np.ndarray:

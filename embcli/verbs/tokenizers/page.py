@@ -1,4 +1,4 @@
-"""The page of a text under tokenizers: its tokens as running text, and their counts.
+"""The page of a text under tokenizers: its tokens as running text, and their numbers.
 
 Each token has a background or, without colour, a mark after it. Each encoding has its lines below
 those of the one before, and each line of the text its number of tokens.
@@ -75,18 +75,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     yield ruled(labels, sections=sections[1:] if has_sections else ())
     yield ""
 
-    characters = sum(map(len, result.texts))
-    ratios = [f"{characters / count:.2f}" if count else "" for count in result.counts]
-    yield ruled(
-        [
-            Label("encoding", [each.name for each in result.encodings], "left", short=True),
-            Label("vocab", [f"{each.vocabulary_size:,}" for each in result.encodings]),
-            Label("tokens", [f"{count:,}" for count in result.counts]),
-            Label("chars/token", ratios),
-        ]
-    )
-    yield ""
-    yield _totals(result)
+    yield from _totals(result)
     if not is_whole:
         yield LeftOut("Left out: the rest of the text.")
 
@@ -135,15 +124,18 @@ def _token_text(token: bytes, place: int, available: int, background: Background
     return Text(text.replace("␣", " "), token_background(place, background))
 
 
-def _totals(result: Tokenizers) -> Text:
-    characters = counted(sum(map(len, result.texts)), "character")
-    size = counted(int(result.bases[-1]) - len(result.texts), "byte")
-    comparison = "all cut it the same way"
-    if len(result.encodings) == 1:
-        return safe_text(f"{characters}, {size}")
-    if result.has_different_ids:
-        comparison += ", with different IDs"
+def _totals(result: Tokenizers) -> Iterator[Text]:
+    facts = [
+        counted(sum(map(len, result.texts)), "character"),
+        counted(int(result.bases[-1]) - len(result.texts), "byte"),
+    ]
+    for encoding, count in zip(result.encodings, result.counts, strict=True):
+        facts.append(f"{encoding.name}: {counted(count, 'token')}")
+    yield safe_text(", ".join(facts))
+
     if result.different:
         same = counted(result.same, "token")
-        comparison = f"{same} in common, {counted(result.different, 'place')} cut differently"
-    return safe_text(f"{characters}, {size}; {comparison}")
+        yield safe_text(f"{same} in common, {counted(result.different, 'place')} cut differently")
+    elif len(result.encodings) > 1:
+        ids = ", with different IDs" if result.has_different_ids else ""
+        yield safe_text(f"All cut it the same way{ids}")
