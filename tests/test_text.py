@@ -88,23 +88,6 @@ def test_a_file_that_cannot_be_read_is_named(name, tmp_path):
         read(file=path)
 
 
-@cases
-def test_a_note_tells_of_line_ends_that_python_would_change(
-    data,
-    lines,
-    counts,
-    monkeypatch,
-    capsys,
-):
-    pipe(monkeypatch, data.encode())
-    read(lines=lines)
-    assert re.findall(r"(\d+) carriage return", capsys.readouterr().err) == counts
-
-    # An argument is no file.
-    read(data, lines=lines)
-    assert capsys.readouterr().err == ""
-
-
 # --- IDs ------------------------------------------------------------------------------------------
 
 

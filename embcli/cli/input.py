@@ -19,7 +19,7 @@ from embcli.cli.console import is_terminal, say
 from embcli.cli.hints import note_on_word
 from embcli.errors import InputError
 from embcli.names import PROGRAM
-from embcli.wording import counted, in_bytes
+from embcli.wording import in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +49,7 @@ def read(
     if ids is not None:
         return _ids(ids, lines, example)
 
-    is_typed = text not in (None, "-")
-    if text is not None and is_typed:
+    if text is not None and text != "-":
         content = _typed_text(text, example)
     else:
         path = None if str(file) == "-" else file
@@ -58,11 +57,6 @@ def read(
         if path is None and re.fullmatch(_IDS, content, re.ASCII):
             say(f"the piped IDs are read as a text; for token IDs: {_verb(example)} --ids -")
     texts = lines_of(content) if lines else [content]
-
-    returns = sum(one_text.count("\r") for one_text in texts)
-    if returns and not is_typed:
-        counted_returns = counted(returns, "carriage return")
-        say(f"the text keeps {counted_returns}; Python's open() reads them as LF")
     return Sequences(texts=tuple(texts), many=lines)
 
 
