@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from embcli.atomic import destination, explaining_failure, opened_files, refuse_replacing
+from embcli.atomic import destination, explaining_failure, refuse_replacing
 from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, FormatName
@@ -143,5 +143,5 @@ class ResultWriter:
                 text = text.replace("\r\n", "\n")  # lines of csv end so
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
-            refuse_replacing(self.path, opened_files)
+            refuse_replacing(self.path)
         self._say_written()
