@@ -218,8 +218,8 @@ class Band(NamedTuple):
 def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     """Yield tables with a column for each token, and a line for each sample.
 
-    Samples that do not fit beside each other are in several tables, whole if they can be. After the
-    last batch, the columns go on to the end of the text.
+    What does not fit beside each other goes on in further tables. After the last batch, the columns
+    go on to the end of the text.
     """
     length = batches.windows.max_length
     starts = batches.order * batches.windows.stride
@@ -260,27 +260,18 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
 
 
 def _bands(words: list[str], starts: np.ndarray, length: int, room: int) -> Iterator[Band]:
-    """Yield bands of words that show each sample whole if all can be, or else its parts in turn.
+    """Yield bands of words, as many as fit; a sample that a band cuts goes on in the next one.
 
     Words between bands are in no sample.
     """
     edges = np.cumsum([0, *(GAP + cell_len(word) for word in words)])
     starts = np.minimum(starts, len(words))
     stops = np.minimum(starts + length, len(words))
-    are_whole = (edges[stops] - edges[starts] <= room).all()
     stop = 0
-    is_following = stops > 0
-    while is_following.any():
-        first = int(starts[is_following].min())
-        if not are_whole:
-            first = max(first, stop)
+    while stop < stops.max():
+        first = max(int(starts[stops > stop].min()), stop)
         stop = int(np.searchsorted(edges, edges[first] + room, "right")) - 1
-        is_following = stops > stop
         is_shown = (starts < stop) & (stops > first)
-        if are_whole:
-            is_shown = (starts >= first) & ~is_following
-            if is_following.any():
-                stop = int(stops[is_shown].max())
         yield Band(first, stop, np.flatnonzero(is_shown))
 
 
