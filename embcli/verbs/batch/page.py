@@ -116,12 +116,7 @@ def _losses(batches: Batches) -> RenderResult:
         what = f"{counted(dropped, 'sample')} dropped"
         yield Note(f"{what}: the last batch is incomplete.", "keep_last")
     if windows.stride > windows.max_length:
-        # The first token after a sample is the target of its last input.
-        unread = windows.stride - windows.max_length
-        yield safe_text(
-            f"The stride exceeds T. Never an input: {unread:,} of every {windows.stride:,} tokens; "
-            f"of these never a target: {unread - 1:,}."
-        )
+        yield safe_text("The stride exceeds T: tokens between two samples are never inputs.")
 
 
 # --- the table of IDs ---
@@ -272,6 +267,8 @@ def _bands(words: list[str], starts: np.ndarray, length: int, room: int) -> Iter
         first = max(int(starts[stops > stop].min()), stop)
         stop = int(np.searchsorted(edges, edges[first] + room, "right")) - 1
         is_shown = (starts < stop) & (stops > first)
+        if stop < stops.max():
+            stop = min(stop, int(stops[is_shown].max()))
         yield Band(first, stop, np.flatnonzero(is_shown))
 
 
