@@ -76,7 +76,7 @@ def parse_ids(text: str) -> np.ndarray:
     if listed is not None:
         stripped = listed[1]
     if re.search(r",\s*,", stripped):
-        raise InputError(f"nothing stands between two commas of the IDs {stripped[:60]!r}")
+        raise InputError(f"nothing stands between two commas of the IDs {stripped!r}")
     hint = hint_at_spelling(stripped)
     if hint:
         raise InputError(f"{stripped!r} is not a list of token IDs", hint)
@@ -94,7 +94,7 @@ def _parse_range(word: str, place: int) -> range:
     """Return the IDs of `5` or `2:5`, the word at a place of a list."""
     match = re.fullmatch("([0-9]{1,18})(?::([0-9]{1,18}))?", word)
     if match is None:
-        wrong = f"{word[:60]!r} at position {place:,} is not a token ID"
+        wrong = f"{word!r} at position {place:,} is not a token ID"
         reason = "IDs are whole numbers from 0, of up to 18 digits"
         hint = hint_at_spelling(word)
         if not hint and not word[-1:].isdigit():  # such as a word of a page
@@ -103,7 +103,7 @@ def _parse_range(word: str, place: int) -> range:
     start = int(match[1])
     stop = int(match[2] or start + 1)
     if stop <= start:
-        wrong = f"{word[:60]!r} at position {place:,} has no IDs"
+        wrong = f"{word!r} at position {place:,} has no IDs"
         raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
     return range(start, stop)
 

@@ -91,7 +91,7 @@ def _typed_text(text: str, example: str) -> str:
     note_on_word(text, "text")
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
-        say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
+        say(f"{text!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
     may_be_a_path = len(text) < 256 and "\0" not in text
     if may_be_a_path and Path(text).is_file():
         say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")

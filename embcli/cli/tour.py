@@ -147,7 +147,7 @@ def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
             found = steps[int(first) - 1 : int(last)]
         if not found:
             wrong = "{steps} takes numbers from 1 to {count}, as in 1,3,8-10 or 8-, not {part!r}"
-            raise InputError(Sentence(wrong, count=len(steps), part=part[:20]))
+            raise InputError(Sentence(wrong, count=len(steps), part=part))
         chosen += found
     return chosen
 

@@ -38,12 +38,12 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     """
     kind, _, place = name.partition(":")
     if "," in place:
-        raise InputError(f"{place[:60]!r} has a comma, which separates encodings; rename the file")
+        raise InputError(f"{place!r} has a comma, which separates encodings; rename the file")
     if kind != "bpe":
         return WordsEncoding(name, _read(place), has_unknown=kind == "words")
     path, _, size = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
-        wrong = f"{name[:60]!r} is not like bpe:story.txt:1000"
+        wrong = f"{name!r} is not like bpe:story.txt:1000"
         raise InputError(f"{wrong}: the last number is that of the bytes and merges, at least 256")
     text = _read(path)
     tokens = _learnt(text, int(size) - _BYTES, notes)
