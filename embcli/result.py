@@ -369,7 +369,9 @@ def chosen_format(
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
             raise OutputError(Sentence(wrong, given=name))
-        raise OutputError(f"this result cannot be written as {name[:40]}; it can be written as {names}")
+        raise OutputError(
+            f"this result cannot be written as {name[:40]}; it can be written as {names}"
+        )
 
     chosen = FORMATS[name]
     if chosen.extra is not None:

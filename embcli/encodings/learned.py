@@ -60,14 +60,13 @@ def _read(path: str) -> str:
     try:
         with file.open("rb") as source:
             data = source.read(MAX_FILE_SIZE + 1)
+        text = re.sub("\r\n?", "\n", data.decode())
+    except UnicodeDecodeError as error:
+        raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
     except (OSError, ValueError) as error:
         raise file_error(path, getattr(error, "strerror", None) or str(error)) from None
     if len(data) > MAX_FILE_SIZE:
         raise file_error(path, f"it has more than {in_bytes(MAX_FILE_SIZE)}")
-    try:
-        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
     if not text.strip():
         raise file_error(path, "it has no words to make a vocabulary of")
     return text
