@@ -109,11 +109,6 @@ class ResultWriter:
         with self._open(kind) as file:
             file.write(content)
 
-    def _say_written(self) -> None:
-        """Say on a terminal what was written to a file, but not to a device."""
-        if self.path and self.path.is_file() and is_terminal(sys.stderr):
-            say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
-
     @property
     def _on_a_terminal(self) -> bool:
         return self.path is None and is_terminal(sys.stdout)
@@ -138,4 +133,5 @@ class ResultWriter:
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
             refuse_replacing(self.path)
-        self._say_written()
+        if self.path and self.path.is_file() and is_terminal(sys.stderr):
+            say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
