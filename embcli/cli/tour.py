@@ -337,10 +337,5 @@ def _read_key() -> str:
 
 
 def _show_screen(parts: _Sheet) -> None:
-    with suppress(Exception):  # without termios, or without a terminal any more
-        import termios
-
-        # What was typed before there was anything to read is dropped.
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
     ResultWriter().show(Group(*parts))
