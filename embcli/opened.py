@@ -178,9 +178,7 @@ class Opened:
             return given
         sequences = sequences_of(given, lines)
         encoding = self.source.encoding if sequences.texts is None else self.encoding
-        if notes is None:
-            notes = Notes()
-        return tokens_of_sequences(sequences, encoding, special, has_added, notes)
+        return tokens_of_sequences(sequences, encoding, special, has_added, notes or Notes())
 
 
 def seeded_for(
