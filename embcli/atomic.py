@@ -85,7 +85,7 @@ def refuse_replacing(path: Path | None) -> None:
     if path is None or not path.is_file():
         return
     for file in opened_files:
-        with suppress(OSError):  # The file is gone.
+        with suppress(OSError, ValueError):  # It is not a file's name, or the file is gone.
             if path.samefile(file):
                 raise OutputError(
                     f"{str(path)!r} is read by this command; name another file with --output"
