@@ -6,6 +6,7 @@ tokenized; token IDs have been parsed.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -92,8 +93,7 @@ def _typed_text(text: str, example: str) -> str:
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
         say(f"{text!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
-    may_be_a_path = len(text) < 256 and "\0" not in text
-    if may_be_a_path and Path(text).is_file():
+    if os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises errors for some names
         say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
     return content
 
