@@ -71,17 +71,12 @@ def _model_page(info: ModelInfo, width: int) -> RenderResult:
     yield ""
     for fact in _facts(info):
         yield safe_text(fact)
-    yield from _file_facts(tensors)
-    yield from _special_table(info)
-    for reason in dict.fromkeys(checkpoint.reasons.values()):
-        yield guess(reason)
-
-
-def _file_facts(tensors: Tensors) -> RenderResult:
-    """Yield what the file says of itself, a line each."""
     prefix = "metadata: " if tensors.format == "safetensors" else ""
     for key, value in facts_of(tensors).items():
         yield safe_text(in_line(shortened(f"{prefix}{key}: {value}")))
+    yield from _special_table(info)
+    for reason in dict.fromkeys(checkpoint.reasons.values()):
+        yield guess(reason)
 
 
 def _special_table(info: ModelInfo) -> RenderResult:
