@@ -33,22 +33,22 @@ _IDS = r"[0-9]+(?:[,\s]+[0-9]+)*\s*"
 
 
 def read(
-    text: str | None = None,
-    file: Path | None = None,
-    ids: str | None = None,
-    lines: bool = False,
-    example: str = 'embcli lookup "Every effort moves you"',
+    text: str | None, file: Path | None, ids: str | None, lines: bool, example: str
 ) -> Sequences:
     """Read a text or IDs; by default from standard input, unless that is a terminal.
 
     `lines` makes each line a sequence, without its line end. The example says what could be given.
     A text that looks like IDs or is the name of a file is read as text, with a note.
     """
-    from embcli.text import Sequences, lines_of
+    from embcli.text import Sequences, lines_of, lines_of_ids, parse_ids
 
     _refuse_several({"TEXT": text, "--file": file, "--ids": ids})
+    if ids == "-":
+        ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
+    if ids is not None and lines:
+        return Sequences(ids=lines_of_ids(ids), many=True)
     if ids is not None:
-        return _ids(ids, lines, example)
+        return Sequences(ids=(parse_ids(ids),))
 
     if text is not None and text != "-":
         content = _typed_text(text, example)
@@ -71,16 +71,6 @@ def _refuse_several(inputs: dict[str, object]) -> None:
         elif names == ["TEXT", "--file"]:
             hint = "A switch takes no value: a word after it is TEXT"
         raise InputError(f"{' and '.join(names)} stand for the same input; give one of them", hint)
-
-
-def _ids(ids: str, lines: bool, example: str) -> Sequences:
-    from embcli.text import Sequences, lines_of_ids, parse_ids
-
-    if ids == "-":
-        ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
-    if lines:
-        return Sequences(ids=lines_of_ids(ids), many=True)
-    return Sequences(ids=(parse_ids(ids),), many=False)
 
 
 def _typed_text(text: str, example: str) -> str:

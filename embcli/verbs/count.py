@@ -257,14 +257,12 @@ class Counts(Result, verb="count"):
         missing_rows = counted(omitted, "row") if omitted else ""
         missing = count - len(columns)
         note = left_out(missing_rows, counted(missing, "column") if missing else "")
-        notes: list[Note] = []
-        if note is not None:
-            notes.append(note)
-        if self.counting.failures:
-            notes.append(Note("The total is without what cannot be counted."))
-        if notes:
+        if note is not None or self.counting.failures:
             yield ""
-            yield from notes
+        if note is not None:
+            yield note
+        if self.counting.failures:
+            yield Note("The total is without what cannot be counted.")
 
     def _columns(self, rows: list[Count]) -> list[Label]:
         """Return the numbers, the most important ones first."""
