@@ -65,6 +65,9 @@ class Model(Opened):
         encoding = self.encoding.name if self.encoding else None
         return f"<embcli.Model of {name}, (V, D) = ({size:,}, {dim:,}), encoding {encoding}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a model is not pickled or copied; open it again, or share it by threads")
+
     @property
     def vocab(self) -> int:
         """V: the rows of the token layer."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NoReturn, TypeVar, cast, get_args
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
@@ -124,6 +124,12 @@ class Result:
         cls._verb = verb
         # A dataclass would make a __repr__ with all fields, unless its class has one of its own.
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
+
+    def __copy__(self: ResultType) -> ResultType:
+        return replace(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a result is not pickled or deep-copied; save it, or compute it again")
 
     @property
     def content(self) -> ContentKind:

@@ -6,6 +6,7 @@ import copy
 import importlib
 import inspect
 import io
+import pickle
 import re
 import shlex
 import signal
@@ -144,6 +145,21 @@ def test_a_result_can_be_copied(line, expression, files):
     assert str(other) == str(result)
     assert repr(other) == repr(result)
     assert other != result, "arrays have no truth, so only the same result is equal"
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("model", "a model is not pickled or copied; open it again"),
+        ("embcli.open('model.safetensors')", "a model is not pickled or copied; open it again"),
+        ("model.lookup(TEXT)", "a result is not pickled or deep-copied; save it"),
+        ("embcli.open('model.safetensors').audit()", "a result is not pickled or deep-copied"),
+    ],
+)
+def test_a_model_and_a_result_are_not_pickled(copied, expression, words, model, files):
+    with pytest.raises(TypeError, match=words):
+        copied(value_of(expression, model=model))
 
 
 REPRESENTED = [
