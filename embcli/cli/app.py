@@ -6,6 +6,7 @@ has no `from __future__ import annotations`.
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -97,17 +98,27 @@ class Group(_Helping, typer.core.TyperGroup):
     """The list of commands."""
 
 
-class CalledCommand(_Helping, typer.core.TyperCommand):
-    """A command that refuses extra words, and leaves them in the context: a hint depends on them.
+class OneValueCommand(_Helping, typer.core.TyperCommand):
+    """A command that refuses an option which is given twice; Typer would drop the first value.
 
-    Of an option that is given twice, the last value counts.
+    It refuses extra words as well, and leaves them in the context: a hint depends on them.
     """
 
     allow_extra_args = True  # for Typer
 
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
+        if context.resilient_parsing:  # A line that is being completed is not judged.
+            return super().parse_args(context, words)
+        _, _, parameters = self.make_parser(context).parse_args(list(words))
+        for parameter, count in Counter(parameters).items():
+            if not isinstance(parameter, typer.core.TyperOption):
+                continue
+            takes_one_value = not parameter.is_flag and not parameter.multiple
+            if takes_one_value and count > 1:
+                raise InputError(f"{parameter.opts[0]} is given {count} times; give it once")
+
         extra_words = super().parse_args(context, words)
-        if extra_words and not context.resilient_parsing:  # which is of a line being completed
+        if extra_words:
             number = counted(len(extra_words), "argument")
             context.fail(f"{number} too many: {' '.join(extra_words)}")
         return extra_words
@@ -138,7 +149,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
     for name, (each, settings) in COMMANDS.items():
         is_hidden = is_first and settings["rich_help_panel"] == "More"
         if words is None or name == called:
-            app.command(name, cls=CalledCommand, **settings)(each.for_typer(finish))
+            app.command(name, cls=OneValueCommand, **settings)(each.for_typer(finish))
         elif called is None and not is_hidden:
             app.command(name, **settings)(_without_options)
     return typer.main.get_command(app)
