@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -18,7 +18,7 @@ from typing import BinaryIO
 from embcli.errors import OutputError
 
 PARTIAL = re.compile("[.]embcli-[0-9a-f]{12}[.]part")  # the names of unfinished files
-opened_files = {Path("/dev/stdin")}  # all files that this process has opened to read
+opened_files: set[Path] = set()  # all files that this process has opened to read
 
 
 @contextmanager
@@ -77,16 +77,17 @@ def refuse_unwritable(path: Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
-def refuse_replacing(path: Path | None) -> None:
-    """Raise OutputError if a file is one of those that this process has opened to read.
+def refuse_replacing(path: Path | None, files: Iterable[str | Path]) -> None:
+    """Raise OutputError if a file is one of those that a command reads, or in one of its folders.
 
     A device or a pipe loses nothing when it is written to.
     """
     if path is None or not path.is_file():
         return
-    for file in opened_files:
+    target = path.resolve()
+    for file in files:
         with suppress(OSError, ValueError):  # It is not a file's name, or the file is gone.
-            if path.samefile(file):
+            if target.samefile(file) or target.parent.samefile(file):
                 raise OutputError(
                     f"{str(path)!r} is read by this command; name another file with --output"
                 )

@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embcli.atomic import refuse_replacing
 from embcli.cli import groups
 from embcli.cli.console import say
 from embcli.cli.options import flag_of, formats_that_show
@@ -30,6 +31,9 @@ BARE = (groups.Bare, groups.Page)
 SCORES = (groups.Precision, *BARE)
 NUMBERS = (groups.Precision, groups.Heat, *BARE)
 FILE = (groups.File,)
+
+# Options that name files which the command reads.
+_READ = ("file", "files", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
 
 
 class Command:
@@ -108,6 +112,7 @@ class Command:
             refuse_many(matrices, format)
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)
+        refuse_replacing(path, _read_by_name(options))
         if path is not None and SUFFIXES.get(path.suffix.lower(), output.format) != output.format:
             say(f"{name} is written as {output.format}, which --format names")
         return output
@@ -139,3 +144,12 @@ def _style_options(options: Options) -> "dict[str, Any]":
     given = {name: options[name] for name in names if options.get(name) is not None}
     given["keeps_precision"] = "precision" in given
     return given
+
+
+def _read_by_name(options: Options) -> list[str]:
+    """Return the files and folders that the options name, and standard input."""
+    files = ["/dev/stdin"]
+    for name in _READ:
+        value = options.get(name) or []
+        files += value if isinstance(value, list) else [str(value)]
+    return files

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from embcli.atomic import destination, explaining_failure, refuse_replacing
+from embcli.atomic import destination, explaining_failure, opened_files, refuse_replacing
 from embcli.cli.console import is_terminal, say, terminal_size
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, FormatName
@@ -132,6 +132,6 @@ class ResultWriter:
                 text = text.replace("\r\n", "\n")  # lines of csv end so
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
-            refuse_replacing(self.path)
+            refuse_replacing(self.path, opened_files)
         if self.path and self.path.is_file() and is_terminal(sys.stderr):
             say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
