@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
-from embcli.wording import Parameter, Sentence, in_bytes
+from embcli.wording import Parameter, Sentence, in_bytes, shortened
 
 Item = TypeVar("Item")
 PATIENCE = 0.5  # seconds that a step may take before a note says what it is
@@ -36,7 +36,7 @@ class EmbcliError(Exception):
     """
 
     def __init__(self, message: str | Sentence, hint: str = "") -> None:
-        super().__init__(str(message))
+        super().__init__(shortened(str(message)))
         self.message = message
         self.hint = hint
 
@@ -172,7 +172,7 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     unknown = Sentence(
         "{parameter} {given!r} is not known; choose from {names}",
         parameter=Parameter(parameter),
-        given=str(name)[:30],
+        given=str(name),
         names=", ".join(names),
     )
     raise InputError(unknown, hint)

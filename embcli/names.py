@@ -69,7 +69,6 @@ METRICS: dict[Metric, MetricRow] = {
 MATRICES: tuple[MatrixName, ...] = get_args(MatrixName)
 STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
 OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
-PARTS: tuple[ModelPart, ...] = get_args(ModelPart)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)

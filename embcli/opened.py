@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli import names
-from embcli.errors import InputError, Notes, Watch, unwatched
+from embcli.errors import InputError, Notes
 from embcli.layer import Source, shape_of
 from embcli.text import Sequences, sequences_of, tokens_of_sequences
 from embcli.tokens import Tokens
@@ -45,12 +45,10 @@ class Opened:
         source: Source,
         encoding: Encoding | None = None,
         notes: Notes | None = None,
-        watch: Watch = unwatched,
     ) -> None:
         self.source = source
         self.encoding = encoding  # reads texts; None if it is unknown
-        # Remarks on how it was opened; `watch` is for notes that are not given.
-        self.notes = Notes(watch=watch) if notes is None else notes
+        self.notes = notes or Notes()  # remarks on how it was opened
 
     @classmethod
     def open(
@@ -82,7 +80,7 @@ class Opened:
         if not isinstance(path, (str, PathLike)):
             given = repr(path)[:60]
             raise InputError(Sentence("{path} must be a text or a Path, not {given}", given=given))
-        remarks = Notes() if notes is None else notes
+        remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
         reason = ""
@@ -146,7 +144,7 @@ class Opened:
         from embcli.seeded_layers.source import SeededSource
         from embcli.store import Store
 
-        remarks = Notes() if notes is None else notes
+        remarks = notes or Notes()
         known = encodings.get(encoding, remarks)
         if vocab is None:
             vocab = known.vocabulary_size
@@ -180,9 +178,7 @@ class Opened:
             return given
         sequences = sequences_of(given, lines)
         encoding = self.source.encoding if sequences.texts is None else self.encoding
-        if notes is None:
-            notes = Notes()
-        return tokens_of_sequences(sequences, encoding, special, has_added, notes)
+        return tokens_of_sequences(sequences, encoding, special, has_added, notes or Notes())
 
 
 def seeded_for(

@@ -295,7 +295,7 @@ class Result:
         array = records.matrices.get(name)
         if array is None:
             names = ", ".join(records.matrices) or "none"
-            raise OutputError(f"this result has no matrix {str(name)[:40]!r}; there are: {names}")
+            raise OutputError(f"this result has no matrix {str(name)!r}; there are: {names}")
         matrix = np.empty(array.shape, array.dtype)
         start = 0
         for piece in records.pieces((), (name,)):
@@ -344,7 +344,7 @@ def chosen_format(
     default = ALIASES.get(default, default)
     if default and default not in FORMATS:
         names = ", ".join(FORMATS)
-        raise OutputError(f"EMBCLI_FORMAT {default[:40]!r} is not a format; choose from {names}")
+        raise OutputError(f"EMBCLI_FORMAT {default!r} is not a format; choose from {names}")
 
     known = formats_for(kind)
     file = Path(path or "")
@@ -366,7 +366,7 @@ def chosen_format(
         names = ", ".join(known)
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
-            raise OutputError(Sentence(wrong, given=name[:40]))
+            raise OutputError(Sentence(wrong, given=name))
         raise OutputError(
             f"this result cannot be written as {name[:40]}; it can be written as {names}"
         )
@@ -392,7 +392,7 @@ def _check_place(path: str | Path, format: Format) -> None:
         refuse_unwritable(file)
     except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
         wrong = "{output} {file!r} cannot name a file: {error}"
-        raise InputError(Sentence(wrong, file=str(file)[:60], error=error)) from None
+        raise InputError(Sentence(wrong, file=str(file), error=error)) from None
 
 
 def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:

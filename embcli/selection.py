@@ -52,7 +52,7 @@ def _range_of(part: str, size: int, what: str) -> range:
     """Return the indices that one part chooses; it is never empty."""
     match = _PART.fullmatch(part)
     if match is None or not part:
-        wrong = f"{part[:60]!r} does not choose {what}s; write 3, or 0:5, or 0:5,100"
+        wrong = f"{part!r} does not choose {what}s; write 3, or 0:5, or 0:5,100"
         raise InputError(wrong, hint_at_spelling(part))
     there_are = f"there are {size:,}, from 0 to {size - 1}"
 

@@ -76,7 +76,7 @@ def parse_ids(text: str) -> np.ndarray:
     if listed is not None:
         stripped = listed[1]
     if re.search(r",\s*,", stripped):
-        raise InputError(f"nothing stands between two commas of the IDs {stripped[:60]!r}")
+        raise InputError(f"nothing stands between two commas of the IDs {stripped!r}")
     hint = hint_at_spelling(stripped)
     if hint:
         raise InputError(f"{stripped!r} is not a list of token IDs", hint)
@@ -92,24 +92,20 @@ def parse_ids(text: str) -> np.ndarray:
 
 def _parse_range(word: str, place: int) -> range:
     """Return the IDs of `5` or `2:5`, the word at a place of a list."""
-    start_text, colon, stop_text = word.partition(":")
-    start = _parse_id(start_text, place)
-    stop = _parse_id(stop_text, place) if colon else start + 1
-    if stop <= start:
-        wrong = f"{word[:60]!r} at position {place:,} has no IDs"
-        raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
-    return range(start, stop)
-
-
-def _parse_id(text: str, place: int) -> int:
-    if not re.fullmatch("[0-9]{1,18}", text):
-        wrong = f"{text[:60]!r} at position {place:,} is not a token ID"
+    match = re.fullmatch("([0-9]{1,18})(?::([0-9]{1,18}))?", word)
+    if match is None:
+        wrong = f"{word!r} at position {place:,} is not a token ID"
         reason = "IDs are whole numbers from 0, of up to 18 digits"
-        hint = hint_at_spelling(text)
-        if not hint and not text[-1:].isdigit():  # such as a word of a page
+        hint = hint_at_spelling(word)
+        if not hint and not word[-1:].isdigit():  # such as a word of a page
             hint = "-f ids writes IDs: embcli tokenize TEXT -f ids"
         raise InputError(f"{wrong}: {reason}", hint)
-    return int(text)
+    start = int(match[1])
+    stop = int(match[2] or start + 1)
+    if stop <= start:
+        wrong = f"{word!r} at position {place:,} has no IDs"
+        raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
+    return range(start, stop)
 
 
 def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:

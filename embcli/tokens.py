@@ -258,7 +258,7 @@ def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
             if candidate != text:
                 notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")
             return int(ids[0])
-    what = f"{text[:40]!r} is {counted(len(encoding.encode(text)), 'token')}"
+    what = f"{text!r} is {counted(len(encoding.encode(text)), 'token')}"
     hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
     raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
 
@@ -272,10 +272,10 @@ def matching_rows(chosen: np.ndarray, match: str, encoding: Encoding | None) -> 
         pattern = re.compile(match)
     except (re.error, TypeError) as error:
         wrong = "{match} {given!r} is not a regular expression: {error}"
-        raise InputError(Sentence(wrong, given=str(match)[:60], error=error)) from None
+        raise InputError(Sentence(wrong, given=str(match), error=error)) from None
     if encoding is None:
         needs = "{match} {given!r} needs tokens, and the tokens of these rows are unknown"
-        raise InputError(Sentence(needs, given=match[:40]))
+        raise InputError(Sentence(needs, given=match))
     texts = [token_text(token) for token in tokens_of(chosen, encoding)]
     has_match = [text is not None and pattern.search(text) is not None for text in texts]
     return chosen[has_match]

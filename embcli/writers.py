@@ -33,7 +33,7 @@ def write(
     remarks = notes or Notes()
     if FORMATS[format].one_matrix and records.shown is None and records.default_remark:
         remarks.add(records.default_remark)
-    writers: dict[DataFormat, Callable[[_Reader, BinaryIO], None]] = {
+    writers = {
         "json": _json,
         "ndjson": _ndjson,
         "csv": _CSV.write,

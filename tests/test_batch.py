@@ -270,20 +270,11 @@ def test_chosen_columns_show_the_numbers_that_a_drawing_shows(in_process, snapsh
     snapshot("batch/chosen-columns-drawn.txt", in_process.ok(*words, "--draw").text)
 
 
-@cases
-def test_a_page_counts_the_tokens_that_a_stride_skips(length, stride):
-    """They are counted between the starts of two samples."""
-    options = {"batch_size": 1, "max_length": length, "stride": stride, "all": True}
-    places = [*range(40)]
-    result = embcli.seeded(40, 2).batch(places, **options)
-    between = {*range(stride, 2 * stride)}
-    never_inputs = between - {*result.inputs.ravel().tolist()}
-    never_targets = never_inputs - {*result.targets.ravel().tolist()}
+@pytest.mark.parametrize(("stride", "skips"), [(4, False), (5, True)])
+def test_a_page_says_that_a_stride_skips_tokens(stride, skips):
+    result = embcli.seeded(40, 2).batch([*range(40)], batch_size=1, stride=stride)
 
-    page = " ".join(str(result).split())
-
-    assert f"Never an input: {len(never_inputs)} of every {stride} tokens;" in page
-    assert f"never a target: {len(never_targets)}." in page
+    assert ("never inputs" in str(result)) is skips
 
 
 @cases
@@ -347,9 +338,6 @@ def test_windows_go_on_in_further_tables(stride, max_length, width):
         expected[str(sample)] = {**inputs, start + max_length: "□"}
     assert marks_of_windows(page) == expected
     assert max(map(len, page.splitlines())) <= width
-    if max_length == 4 or width == 200:
-        lines = re.findall(r"^[ \d]+[■□].*", page, re.MULTILINE)
-        assert len(lines) == len(expected), "a sample that can be whole has one line"
 
 
 def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot):

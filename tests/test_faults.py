@@ -310,4 +310,4 @@ def test_any_words_are_answered_or_refused_in_a_sentence(in_process, tmp_path, m
 @cases
 def test_an_error_is_no_longer_than_it_can_be_read(in_process, command):
     error = in_process.refused(*command.replace("WORD", "x" * 3000).split())
-    assert max(len(line) for line in error.splitlines()) <= 240
+    assert max(len(line) for line in error.splitlines()) <= 300

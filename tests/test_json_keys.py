@@ -26,7 +26,7 @@ FILES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.glob("*/keys
 JSON = " -f json"
 # A gradient has no lines.
 NOT_BY_ROWS = ("compare --gradient", "compare --learning-rate")
-WITHOUT_DOCUMENT = {"cache", "decode", "explain", "explore", "help", "tour"}
+WITHOUT_DOCUMENT = {"cache", "decode", "explain", "explore", "tour"}
 
 
 # --- the outline of a document --------------------------------------------------------------------

@@ -225,13 +225,6 @@ def test_a_token_that_differs_by_spaces_or_case_is_asked_for(in_process, words, 
     assert "".join(second_line) == hint
 
 
-@pytest.mark.parametrize("lines", [[CAT, CAT], [CAT, f"{DOG}."], [CAT, DOG, DOG], [CAT]])
-def test_other_sequences_are_not_called_two_orders(in_process, lines):
-    ran = in_process.ok("lookup", "--lines", "--dim", "2", stdin="\n".join(lines))
-
-    assert "same bag of tokens" not in ran.text
-
-
 TWO_ORDERS = " cat dog\n dog cat"
 
 

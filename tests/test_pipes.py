@@ -149,7 +149,6 @@ def test_a_reader_that_leaves_early_changes_no_answer(process, tmp_path):
         "tokenize hi -f ids",
         "decode 1",
         "--version",
-        "help decode",
     ],
 )
 def test_a_full_disk_is_an_error(process, command):

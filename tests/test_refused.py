@@ -101,7 +101,7 @@ HINTS = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_t
 
 
 def test_hints_name_options_and_commands_that_there_are():
-    flags = ALL_FLAGS | {"--version"}
+    flags = ALL_FLAGS | {"--version", "--help"}
     named = {flag for meant in HINTS["options"].values() for flag in meant}
     for meant in HINTS["commands"].values():
         first, *options = meant.split()

@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from tokenizers import models
 
 import embcli
 from embcli import encodings
 from embcli.errors import InputError
 from embcli.tokens import shown
-from tests.readers import from_ndjson
 from tests.test_huggingface import SENTENCES, saved
-from tests.test_merges import save_words
 from tests.test_page import ESCAPE
 
 __all__ = ["saved"]  # a fixture
@@ -174,14 +171,3 @@ def test_the_library_takes_one_name_and_notes_an_empty_text():
 
     assert "empty" in note
     assert embcli.tokenizers("Every effort", "gpt2").counts == [2]
-
-
-def test_a_path_with_a_comma_is_one_name(in_process, tmp_path):
-    path = tmp_path / "a,b.json"
-    save_words(path, models.WordPiece({"[UNK]": 0, "effort": 1}, unk_token="[UNK]"))
-    words = ("tokenize", "effort", "-f", "ndjson", "--encoding", str(path))
-
-    (row,) = from_ndjson(in_process.ok(*words).out)
-    assert row["token"] == "effort"
-    rows = from_ndjson(in_process.ok(*words, "--encoding", "gpt2").out)
-    assert {row["encoding"] for row in rows} == {str(path), "gpt2"}

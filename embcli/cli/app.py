@@ -943,21 +943,6 @@ def count(
     return Counts(chain(first_row, rows), counting, notes=counting.notes)
 
 
-@command("More")
-def help(
-    *, words: Annotated[list[str] | None, argument("COMMAND", "Such as lookup.")] = None
-) -> None:
-    """Show all options of a command, and examples.
-
-    # all options of a command
-    embcli help lookup
-
-    # the list of commands
-    embcli help
-    """
-    run([*(words or ()), "--help"])
-
-
 @command("Matrices and models", view=PAGE)
 def info(
     *,

@@ -31,7 +31,7 @@ def prepare(request: str) -> list[str]:
     action, _, shell = request.partition("_")
     if action not in ("complete", "source") or shell not in get_args(Shell):
         raise InputError(
-            f"{REQUEST} {request[:40]!r} is not a known request; unset it, or set complete_bash"
+            f"{REQUEST} {request!r} is not a known request; unset it, or set complete_bash"
         )
     # Typer gets to know its shells as it makes its own two options; embcli has others in their
     # place.

@@ -31,7 +31,7 @@ def walk(
     """
     if path is not None and path.startswith(PREFIX):
         raise InputError(
-            f"explore reads all rows again and again, so not over the network: {path[:80]!r}",
+            f"explore reads all rows again and again, so not over the network: {path!r}",
             f"Download it: hf download; then explore it without {PREFIX}",
         )
     is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")

@@ -369,6 +369,6 @@ def is_given(value: object) -> bool:
 def one_path(argument: str | None, option: str | None, hint: str = "") -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
-        wrong = f"{argument[:60]!r} and --from name the same thing, the model; give one of them"
+        wrong = f"{argument!r} and --from name the same thing, the model; give one of them"
         raise InputError(wrong, hint)
     return argument if option is None else option

@@ -55,7 +55,7 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
     else:
         text = " ".join(takewhile(lambda word: not word.startswith("-"), words))
         hint = f"For a text: embcli tokenize {shlex.quote(text[:60])}; embcli --help"
-    raise InputError(f"{first[:60]!r} is not a command", hint)
+    raise InputError(f"{first!r} is not a command", hint)
 
 
 def cure_of(error: Any, command: str, group: Any) -> str:

@@ -6,6 +6,7 @@ tokenized; token IDs have been parsed.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -18,7 +19,7 @@ from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
 from embcli.errors import InputError
 from embcli.names import PROGRAM
-from embcli.wording import counted, in_bytes
+from embcli.wording import in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,25 +32,24 @@ _IDS = r"[0-9]+(?:[,\s]+[0-9]+)*\s*"
 
 
 def read(
-    text: str | None = None,
-    file: Path | None = None,
-    ids: str | None = None,
-    lines: bool = False,
-    example: str = 'embcli lookup "Every effort moves you"',
+    text: str | None, file: Path | None, ids: str | None, lines: bool, example: str
 ) -> Sequences:
     """Read a text or IDs; by default from standard input, unless that is a terminal.
 
     `lines` makes each line a sequence, without its line end. The example says what could be given.
     A text that looks like IDs or is the name of a file is read as text, with a note.
     """
-    from embcli.text import Sequences, lines_of
+    from embcli.text import Sequences, lines_of, lines_of_ids, parse_ids
 
     _refuse_several({"TEXT": text, "--file": file, "--ids": ids})
+    if ids == "-":
+        ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
+    if ids is not None and lines:
+        return Sequences(ids=lines_of_ids(ids), many=True)
     if ids is not None:
-        return _ids(ids, lines, example)
+        return Sequences(ids=(parse_ids(ids),))
 
-    is_typed = text not in (None, "-")
-    if text is not None and is_typed:
+    if text is not None and text != "-":
         content = _typed_text(text, example)
     else:
         path = None if str(file) == "-" else file
@@ -57,11 +57,6 @@ def read(
         if path is None and re.fullmatch(_IDS, content, re.ASCII):
             say(f"the piped IDs are read as a text; for token IDs: {_verb(example)} --ids -")
     texts = lines_of(content) if lines else [content]
-
-    returns = sum(one_text.count("\r") for one_text in texts)
-    if returns and not is_typed:
-        counted_returns = counted(returns, "carriage return")
-        say(f"the text keeps {counted_returns}; Python's open() reads them as LF")
     return Sequences(texts=tuple(texts), many=lines)
 
 
@@ -77,16 +72,6 @@ def _refuse_several(inputs: dict[str, object]) -> None:
         raise InputError(f"{' and '.join(names)} stand for the same input; give one of them", hint)
 
 
-def _ids(ids: str, lines: bool, example: str) -> Sequences:
-    from embcli.text import Sequences, lines_of_ids, parse_ids
-
-    if ids == "-":
-        ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
-    if lines:
-        return Sequences(ids=lines_of_ids(ids), many=True)
-    return Sequences(ids=(parse_ids(ids),), many=False)
-
-
 def _typed_text(text: str, example: str) -> str:
     """Return a text from the command line; a note says what else its writer may have meant."""
     from embcli.text import decoded
@@ -99,9 +84,8 @@ def _typed_text(text: str, example: str) -> str:
         note_on_word(text, "text")
     if re.fullmatch(_IDS, text, re.ASCII):
         joined = ",".join(re.findall("[0-9]+", text))
-        say(f"{text[:60]!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
-    may_be_a_path = len(text) < 256 and "\0" not in text
-    if may_be_a_path and Path(text).is_file():
+        say(f"{text!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
+    if os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises errors for some names
         say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
     return content
 

@@ -3,7 +3,6 @@
 Each is declared once, as an annotated type, and named in the signature of a command or in a group.
 """
 
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -68,19 +67,8 @@ def listed(words: str) -> tuple[str, ...]:
 
 
 def several(encodings: list[str]) -> list[str]:
-    """Return the encodings that are named, one or several in a word.
-
-    The path of a file can contain commas.
-    """
-    found: list[str] = []
-    for word in encodings:
-        path = re.sub(r"^\w+:|:\d+$", "", word)
-        is_file = os.access(word, os.F_OK) or os.access(path, os.F_OK)
-        if is_file:
-            found.append(word)
-        else:
-            found += listed(word)
-    return [str(made_from_input(name)) for name in found]
+    """Return the encodings that are named, one or several in a word."""
+    return [str(made_from_input(name)) for name in listed(",".join(encodings))]
 
 
 def made_from_input(encoding: str | None) -> str | None:

@@ -26,10 +26,7 @@ from embcli.wording import in_bytes, printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Content = Literal["page", "text", "binary"]
-_NOT_FOR_A_TERMINAL = (
-    "binary data is not for a terminal; pipe it to another program, or name a file with --output"
-)
+Content = Literal["page", "data"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +41,13 @@ class ResultWriter:
 
     def __post_init__(self) -> None:
         if self._on_a_terminal and FORMATS[self.format].binary:
-            raise OutputError(_NOT_FOR_A_TERMINAL)
+            wrong = "binary data is not for a terminal; pipe it to another program"
+            raise OutputError(f"{wrong}, or name a file with --output")
 
     def write(self, result: Result | bytes) -> int:
         """Write a result, as a page or as data, or bytes of a text; return the exit status."""
         if isinstance(result, bytes):
-            self._write_bytes(result, "text")
+            self._write_bytes(result, "data")
             return 0
         result = replace(result, style=self.style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
@@ -101,9 +99,7 @@ class ResultWriter:
 
     def _write_other(self, result: Result) -> None:
         """Write a page in another format than a table, or data."""
-        kind: Content = "binary" if FORMATS[self.format].binary else "text"
-        if self.format in VIEWS:
-            kind = "page"
+        kind: Content = "page" if self.format in VIEWS else "data"
         write = result._writer(self.format)
         with self._open(kind) as file:
             write(file)
@@ -113,11 +109,6 @@ class ResultWriter:
         with self._open(kind) as file:
             file.write(content)
 
-    def _say_written(self) -> None:
-        """Say on a terminal what was written to a file, but not to a device."""
-        if self.path and self.path.is_file() and is_terminal(sys.stderr):
-            say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
-
     @property
     def _on_a_terminal(self) -> bool:
         return self.path is None and is_terminal(sys.stdout)
@@ -126,7 +117,7 @@ class ResultWriter:
     def _open(self, kind: Content) -> Iterator[BinaryIO]:
         """Open the destination; a file that the command has read keeps its content.
 
-        A terminal gets text at once, with control characters escaped, and no binary data.
+        A terminal gets data at once, with control characters escaped.
         """
         if self.path is None and sys.stdout is None:
             raise OutputError("standard output is closed; open it, or name a file with --output")
@@ -134,8 +125,6 @@ class ResultWriter:
         with explaining_failure(self.path), opened as file:
             if kind == "page" or not file.isatty():
                 yield file
-            elif kind == "binary":
-                raise OutputError(_NOT_FOR_A_TERMINAL)
             else:
                 written = io.BytesIO()
                 yield written
@@ -144,4 +133,5 @@ class ResultWriter:
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
             refuse_replacing(self.path, opened_files)
-        self._say_written()
+        if self.path and self.path.is_file() and is_terminal(sys.stderr):
+            say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")

@@ -60,8 +60,6 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
     found = []
     for note in notes:
         found += [_DO[name] for name in note.parameters if name in known and name in _DO]
-        if note.parameters == ("path",) and "path" not in known:
-            found.append("lookup --from MODEL reads real rows")
     is_partial = any(isinstance(note, LeftOut) or "format" in note.parameters for note in notes)
     if is_partial and verb in _HAS_ALL:
         found.append(_HAS_ALL[verb])

@@ -147,7 +147,7 @@ def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
             found = steps[int(first) - 1 : int(last)]
         if not found:
             wrong = "{steps} takes numbers from 1 to {count}, as in 1,3,8-10 or 8-, not {part!r}"
-            raise InputError(Sentence(wrong, count=len(steps), part=part[:20]))
+            raise InputError(Sentence(wrong, count=len(steps), part=part))
         chosen += found
     return chosen
 
@@ -337,10 +337,5 @@ def _read_key() -> str:
 
 
 def _show_screen(parts: _Sheet) -> None:
-    with suppress(Exception):  # without termios, or without a terminal any more
-        import termios
-
-        # What was typed before there was anything to read is dropped.
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     print(end="\n" if os.environ.get("TERM") == "dumb" else "\x1b[H\x1b[2J", flush=True)
     ResultWriter().show(Group(*parts))

@@ -38,12 +38,12 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     """
     kind, _, place = name.partition(":")
     if "," in place:
-        raise InputError(f"{place[:60]!r} has a comma, which separates encodings; rename the file")
+        raise InputError(f"{place!r} has a comma, which separates encodings; rename the file")
     if kind != "bpe":
         return WordsEncoding(name, _read(place), has_unknown=kind == "words")
     path, _, size = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
-        wrong = f"{name[:60]!r} is not like bpe:story.txt:1000"
+        wrong = f"{name!r} is not like bpe:story.txt:1000"
         raise InputError(f"{wrong}: the last number is that of the bytes and merges, at least 256")
     text = _read(path)
     tokens = _learnt(text, int(size) - _BYTES, notes)
@@ -60,14 +60,13 @@ def _read(path: str) -> str:
     try:
         with file.open("rb") as source:
             data = source.read(MAX_FILE_SIZE + 1)
+        text = re.sub("\r\n?", "\n", data.decode())
+    except UnicodeDecodeError as error:
+        raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
     except (OSError, ValueError) as error:
         raise file_error(path, getattr(error, "strerror", None) or str(error)) from None
     if len(data) > MAX_FILE_SIZE:
         raise file_error(path, f"it has more than {in_bytes(MAX_FILE_SIZE)}")
-    try:
-        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
     if not text.strip():
         raise file_error(path, "it has no words to make a vocabulary of")
     return text

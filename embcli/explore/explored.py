@@ -75,7 +75,7 @@ class ExploredMatrix:
 
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
         """Return the IDs and the scores of the rows nearest to a row, (n,) each."""
-        model = Model(self.model.source, self.model.encoding, watch=watch)
+        model = Model(self.model.source, self.model.encoding, Notes(watch=watch))
         neighbors = model.neighbors(np.array([row]), layer=self.layer_name, metric=metric, top=TOP)
         return neighbors.ids, neighbors.scores
 

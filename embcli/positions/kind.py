@@ -38,9 +38,11 @@ class ShownPositions(NamedTuple):
     matrices: list[PositionMatrix]
     # The similarities with other positions, (m,) -> positions (n,) -> (n, m) float32.
     similarities: Callable[[np.ndarray], Rows]
-    meaning: str  # what the similarities mean
+    meaning: str  # what the similarities mean, in lines
     note: str = ""  # a line below the matrices
     tables: Sequence[PositionMatrix] = ()  # those of a page, if it has others
+    letter: str = "T"  # how many positions there are: C if a layer says it
+    similar_to: str = ""  # what the similarities are with, if that is no position
 
 
 def added_rows(

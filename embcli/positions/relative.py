@@ -17,7 +17,12 @@ LARGEST_DISTANCE = 16  # k: larger distances have the same row
 
 
 def relative(
-    layer: Layer, columns: np.ndarray, length: int, token_row: np.ndarray, metric: Similarity
+    layer: Layer,
+    columns: np.ndarray,
+    length: int,
+    token_row: np.ndarray,
+    token_id: int,
+    metric: Similarity,
 ) -> ShownPositions:
     """Return the rows of all pairs of T positions, the distances, (T, T), and the rows they pick.
 
@@ -76,6 +81,7 @@ def relative(
         meaning=f"Equal along each diagonal; beyond k = {k} one value on each side.",
         note="Drawn after a token layer; read inside attention, not added to the token rows.",
         tables=[distance_matrix, row_matrix],
+        similar_to=f"token row {token_id} with ",
     )
 
 

@@ -84,7 +84,8 @@ def rotary(
         formula=formula,
         matrices=[angles_of_pairs, rotated_row],
         similarities=similarities,
-        meaning="For given rows they depend only on p - q: equal along each diagonal.",
+        meaning="For given rows they depend only on p - q: equal along each diagonal.\n"
+        f"Symmetric here: both sides are the row of token ID {token_id}.",
         note="Models rotate queries and keys like this, not the embedding.",
     )
 

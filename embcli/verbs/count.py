@@ -88,8 +88,7 @@ class Counting:
     total: Count = field(init=False)  # the sum of the rows; its line is their number
     above: int = 0  # rows with more tokens than the limit
     failures: int = 0  # files that cannot be counted
-    hidden: int = 0  # files and folders in folders
-    binary: int = 0  # files in folders
+    left_out: int = 0  # hidden files and folders, binary and special files, in folders
 
     def __post_init__(self) -> None:
         """Raise RangeError for a limit below 0, and for an encoding that cannot split a text."""
@@ -108,7 +107,7 @@ class Counting:
                 with source.open() as file:
                     # A file is binary if its first bytes have a NUL, as git decides it.
                     if source.may_be_binary and b"\0" in file.peek(8000):
-                        self.binary += 1
+                        self.left_out += 1
                         continue
                     texts = file if self.lines else [file.read()]
                     for line, data in enumerate(texts, 1):
@@ -119,8 +118,8 @@ class Counting:
             things = counted(self.above, "line" if self.lines else "text")
             limit = counted(self.fail_above or 0, "token")
             self.notes.add(f"{things} with more than {limit}")
-        if self.hidden or self.binary:
-            self.notes.add(f"left out: {self.hidden:,} hidden, {self.binary:,} binary or special")
+        if self.left_out:
+            self.notes.add(f"left out: {self.left_out:,} hidden, binary or special")
 
     def _counted(self, path: str | None, line: int, data: bytes) -> Count:
         """Return a row for the bytes of a text or of a line, which is added to the total."""
@@ -170,14 +169,14 @@ class Counting:
 
         for parent, folders, files in os.walk(folder, onerror=fail):
             hidden = {name for name in [*folders, *files] if name.startswith(".")}
-            self.hidden += len(hidden)
+            self.left_out += len(hidden)
             folders[:] = sorted(set(folders) - hidden)  # os.walk goes on with these
             for name in sorted(set(files) - hidden):
                 path = Path(parent, name)
                 if path.is_file():
                     yield CountInput.of_file(path, may_be_binary=True)
                 else:
-                    self.binary += 1
+                    self.left_out += 1
 
 
 def _shown(path: str | None) -> str:
@@ -258,17 +257,12 @@ class Counts(Result, verb="count"):
         missing_rows = counted(omitted, "row") if omitted else ""
         missing = count - len(columns)
         note = left_out(missing_rows, counted(missing, "column") if missing else "")
-        notes: list[Note] = []
-        if note is not None:
-            notes.append(note)
-        if self.counting.lines:
-            remark = "The total is the sum of the lines; line ends are not counted."
-            notes.append(Note(remark))
-        if self.counting.failures:
-            notes.append(Note("The total is without what cannot be counted."))
-        if notes:
+        if note is not None or self.counting.failures:
             yield ""
-            yield from notes
+        if note is not None:
+            yield note
+        if self.counting.failures:
+            yield Note("The total is without what cannot be counted.")
 
     def _columns(self, rows: list[Count]) -> list[Label]:
         """Return the numbers, the most important ones first."""

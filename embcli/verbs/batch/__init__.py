@@ -254,4 +254,4 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
         wrong = "{index} {given} is not a batch: there are {count:,}, counted from 0"
         if count == 1:
             wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
-        raise RangeError(Sentence(wrong, given=str(index)[:20], count=count))
+        raise RangeError(Sentence(wrong, given=index, count=count))

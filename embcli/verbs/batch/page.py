@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from rich.cells import cell_len
@@ -41,8 +40,7 @@ _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
 def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderResult:
     width = options.max_width
-    lines_elsewhere = 40
-    most_lines = rows_that_fit(options, lines_elsewhere)
+    most_lines = rows_that_fit(options, rows_elsewhere=40)
     yield title(_heading(batches))
     if batches._draws_windows:
         yield from _windows(batches, width, most_lines)
@@ -116,12 +114,7 @@ def _losses(batches: Batches) -> RenderResult:
         what = f"{counted(dropped, 'sample')} dropped"
         yield Note(f"{what}: the last batch is incomplete.", "keep_last")
     if windows.stride > windows.max_length:
-        # The first token after a sample is the target of its last input.
-        unread = windows.stride - windows.max_length
-        yield safe_text(
-            f"The stride exceeds T. Never an input: {unread:,} of every {windows.stride:,} tokens; "
-            f"of these never a target: {unread - 1:,}."
-        )
+        yield safe_text("The stride exceeds T: tokens between two samples are never inputs.")
 
 
 # --- the table of IDs ---
@@ -207,19 +200,11 @@ def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions:
 # --- the picture of the windows ---
 
 
-class Band(NamedTuple):
-    """Tokens that fit beside each other, and the samples whose marks are below them."""
-
-    first: int  # token
-    stop: int
-    samples: np.ndarray  # (n,) int64: their places in the batches
-
-
 def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     """Yield tables with a column for each token, and a line for each sample.
 
-    Samples that do not fit beside each other are in several tables, whole if they can be. After the
-    last batch, the columns go on to the end of the text.
+    What does not fit beside each other goes on in further tables. After the last batch, the columns
+    go on to the end of the text.
     """
     length = batches.windows.max_length
     starts = batches.order * batches.windows.stride
@@ -238,15 +223,15 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     lines = 0
     shown_tokens = 0
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
-    for band in _bands(words, starts, length + 1, room):
-        lines += len(band.samples) + 3  # a header, a rule and a blank line
+    for band, samples in _bands(words, starts, length + 1, room):
+        lines += len(samples) + 3  # a header, a rule and a blank line
         if shown_tokens and lines > most_lines:
             break
         shown_tokens = band.stop
-        offsets = np.arange(band.first, band.stop) - starts[band.samples, None]
+        offsets = np.array(band) - starts[samples, None]
         cells = marks[np.digitize(offsets, [0, length, length + 1])]
-        labels = _sample_labels(batches, band.samples)
-        shown_words = words[band.first : band.stop]
+        labels = _sample_labels(batches, samples)
+        shown_words = words[band.start : band.stop]
         for word, marks_of_token in zip(shown_words, cells.T, strict=True):
             labels.append(Label(word, marks_of_token, "left"))
         yield ruled(labels)
@@ -259,29 +244,24 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         yield Note(f"Left out: {missing}.", "width")
 
 
-def _bands(words: list[str], starts: np.ndarray, length: int, room: int) -> Iterator[Band]:
-    """Yield bands of words that show each sample whole if all can be, or else its parts in turn.
+def _bands(
+    words: list[str], starts: np.ndarray, length: int, room: int
+) -> Iterator[tuple[range, np.ndarray]]:
+    """Yield bands of words that fit beside each other, and the places of the samples in them, (n,).
 
-    Words between bands are in no sample.
+    A sample that a band cuts goes on in the next one. Words between bands are in no sample.
     """
     edges = np.cumsum([0, *(GAP + cell_len(word) for word in words)])
     starts = np.minimum(starts, len(words))
     stops = np.minimum(starts + length, len(words))
-    are_whole = (edges[stops] - edges[starts] <= room).all()
     stop = 0
-    is_following = stops > 0
-    while is_following.any():
-        first = int(starts[is_following].min())
-        if not are_whole:
-            first = max(first, stop)
+    while stop < stops.max():
+        first = max(int(starts[stops > stop].min()), stop)
         stop = int(np.searchsorted(edges, edges[first] + room, "right")) - 1
-        is_following = stops > stop
         is_shown = (starts < stop) & (stops > first)
-        if are_whole:
-            is_shown = (starts >= first) & ~is_following
-            if is_following.any():
-                stop = int(stops[is_shown].max())
-        yield Band(first, stop, np.flatnonzero(is_shown))
+        if stop < stops.max():
+            stop = min(stop, int(stops[is_shown].max()))
+        yield range(first, stop), np.flatnonzero(is_shown)
 
 
 # --- the picture of what the model reads ---

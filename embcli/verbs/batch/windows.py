@@ -38,7 +38,7 @@ class Windows:
             object.__setattr__(self, name, value)  # torch's loader takes none of numpy's
             if not 1 <= value < 2**31:
                 wrong = "{name} must be at least 1 and below 2**31, not {value}"
-                raise RangeError(Sentence(wrong, name=Parameter(name), value=str(value)[:20]))
+                raise RangeError(Sentence(wrong, name=Parameter(name), value=value))
 
     def samples(self, tokens: int) -> int:
         """Return the number of samples, each of which takes T tokens and the next one.

@@ -54,39 +54,29 @@ def _machine_page(info: Info) -> RenderResult:
 def _model_page(info: ModelInfo, width: int) -> RenderResult:
     checkpoint = info.checkpoint
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
-    yield from _opening(checkpoint.path, checkpoint.tensors, f"encoding: {encoding}")
-    yield ruled(_tensor_labels(info.roles, checkpoint.tensors, width))
-    others = len(checkpoint.tensors) - len(info.roles)
+    tensors = checkpoint.tensors
+    yield title(f"{checkpoint.path}: {tensors.format}")
+    yield from map(safe_text, tensors.files)
+    text = counted(len(tensors), "tensor")
+    parameters = parameters_of(tensors)
+    if parameters is not None:
+        text += f", {counted(parameters, 'parameter')}"
+    yield safe_text(f"{text}; encoding: {encoding}")
+    yield ""
+    yield ruled(_tensor_labels(info.roles, tensors, width))
+    others = len(tensors) - len(info.roles)
     if others:
         yield ""
         yield LeftOut(f"Left out: {counted(others, 'other tensor')}.", "tensors")
     yield ""
     for fact in _facts(info):
         yield safe_text(fact)
-    yield from _file_facts(checkpoint.tensors)
-    yield from _special_table(info)
-    for reason in dict.fromkeys(checkpoint.reasons.values()):
-        yield guess(reason)
-
-
-def _opening(path: str, tensors: Tensors, remark: str) -> RenderResult:
-    """Yield the lines above the table of tensors."""
-    yield title(f"{path}: {tensors.format}")
-    for file in tensors.files:
-        yield safe_text(file)
-    text = counted(len(tensors), "tensor")
-    parameters = parameters_of(tensors)
-    if parameters is not None:
-        text += f", {counted(parameters, 'parameter')}"
-    yield safe_text(f"{text}; {remark}")
-    yield ""
-
-
-def _file_facts(tensors: Tensors) -> RenderResult:
-    """Yield what the file says of itself, a line each."""
     prefix = "metadata: " if tensors.format == "safetensors" else ""
     for key, value in facts_of(tensors).items():
         yield safe_text(in_line(shortened(f"{prefix}{key}: {value}")))
+    yield from _special_table(info)
+    for reason in dict.fromkeys(checkpoint.reasons.values()):
+        yield guess(reason)
 
 
 def _special_table(info: ModelInfo) -> RenderResult:

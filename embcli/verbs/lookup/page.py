@@ -72,8 +72,6 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
             yield safe_text(remark, "dim")
     elif remarks:
         yield line
-    if lookup.tokens.sequences == 2:
-        yield from _comparison(lookup)
 
     if lookup.trace is not None:
         yield from _trace(lookup, lookup.trace, width)
@@ -237,18 +235,6 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
             yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
     if recipe is not None and recipe.part is not None:
         yield f"part: {recipe.part}"
-
-
-def _comparison(lookup: Lookup) -> RenderResult:
-    """Yield what two sequences have in common that differ only in the order of their tokens."""
-    first, second = np.split(lookup.tokens.ids, lookup.tokens.starts[1:2])
-    if np.array_equal(first, second) or not np.array_equal(np.sort(first), np.sort(second)):
-        return
-    yield safe_text("Both sequences are the same bag of tokens in different orders:")
-    if "position" in lookup.matrices:
-        yield safe_text("equal token rows, different input embeddings.")
-    else:
-        yield safe_text("equal input embeddings: the order is lost.")
 
 
 # --- the drawing ---

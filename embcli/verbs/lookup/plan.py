@@ -160,7 +160,6 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     if not isinstance(text, str):
         wrong = "{only} must be a text such as 'Paris' or '345', not {given}"
         raise InputError(Sentence(wrong, given=str(text)[:40]))
-    short_text = text[:40]
     encoding = tokens.encoding
     is_ids = _IDS.fullmatch(text) is not None
     if is_ids:
@@ -169,10 +168,10 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
         wanted = encoding.encode(text, special)
     else:
         wrong = "{only} {given!r} is a text; IDs without an encoding take an ID"
-        raise InputError(Sentence(wrong, given=short_text))
+        raise InputError(Sentence(wrong, given=text))
     if not len(wanted):
         wrong = "{only} {given!r} has no tokens; give a token that occurs"
-        raise InputError(Sentence(wrong, given=short_text))
+        raise InputError(Sentence(wrong, given=text))
 
     is_wanted = np.zeros(len(tokens), bool)
     for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
@@ -183,7 +182,7 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
             if is_ids and encoding is not None:
                 absent += "; digits are an ID, with a space before them a text"
             raise InputError(
-                Sentence("{only} {given!r}: {absent}", given=short_text, absent=absent),
+                Sentence("{only} {given!r}: {absent}", given=text, absent=absent),
                 hint_at_token(text, tokens.bytes_of(tokens.ids)),
             )
         is_wanted |= is_here

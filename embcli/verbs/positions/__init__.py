@@ -74,6 +74,7 @@ class PositionTable(Result, verb="positions"):
         model_positions = self.model_positions
         layers = self.layers
         columns = np.arange(model_positions.columns) if self.is_similarity else self.columns
+        token_id = int(self.token_ids[0])
         token_row = np.empty((1, 0), np.float32)
         if "token" in layers:
             token_row = layers["token"].rows(self.token_ids)
@@ -86,9 +87,9 @@ class PositionTable(Result, verb="positions"):
                 )
             case "relative":
                 length = model_positions.length
-                return relative(layers["position"], columns, length, token_row, self.metric)
+                layer = layers["position"]
+                return relative(layer, columns, length, token_row, token_id, self.metric)
             case "rotary":
-                token_id = int(self.token_ids[0])
                 return rotary(columns, token_row, token_id, self.pairing, self.theta, self.metric)
 
     @property

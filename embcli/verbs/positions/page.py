@@ -51,24 +51,18 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
 
 
 def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
-    letter = "C" if table.model_positions.kind == "learned" else "T"
-    which = f"positions: {letter} = {counted(table.model_positions.length, 'position')}"
+    kind = table.model_positions.kind
+    length = table.model_positions.length
+    which = f"positions: {shown.letter} = {counted(length, 'position')}, {shown.size}"
     if table.is_long:
-        which = f"positions 0 to {SHORT_LENGTH - 1} of {letter} = {table.model_positions.length:,}"
+        which = f"positions 0 to {SHORT_LENGTH - 1} of {shown.letter} = {length:,}, {shown.size}"
     if not table.is_similarity:
-        yield title(
-            f"{table.model_positions.kind.capitalize()} {which}, {shown.size}: {_parameters(table)}"
-        )
+        yield title(f"{kind.capitalize()} {which}: {_parameters(table)}")
         yield safe_text(shown.formula)
         return
     name = "Cosines" if table.metric == "cosine" else "Dot products"
-    what = f"{table.model_positions.kind} {which}, {shown.size}"
-    if table.model_positions.kind == "relative":
-        what = f"token row {table.token_ids[0]} with {what}"
-    yield title(f"{name} of {what}")
-    yield safe_text(shown.meaning)
-    if table.model_positions.kind == "rotary":
-        yield safe_text(f"Symmetric here: both sides are the row of token ID {table.token_ids[0]}.")
+    yield title(f"{name} of {shown.similar_to}{kind} {which}")
+    yield from map(safe_text, shown.meaning.split("\n"))
 
 
 def _parameters(table: PositionTable) -> str:
