@@ -26,8 +26,6 @@ Background = Literal["light", "dark"]
 Paper = Literal["a4", "letter"]  # the size of a handout
 Theme = Literal["auto", "light", "dark"]  # a background, or that of wherever a page is shown
 Unused = Literal["padding", "gap", "byte", "reserved"]  # why no text contains a token
-# What gives status 1 where several tokenizers are compared: other cuts, or also other IDs.
-CutFault = Literal["different", "different-ids"]
 # What an audit can find; whoever runs it says what of it gives status 1.
 Fault = Literal[
     "non-finite",
@@ -70,7 +68,6 @@ MATRICES: tuple[MatrixName, ...] = get_args(MatrixName)
 STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
 OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-CUT_FAULTS: tuple[CutFault, ...] = get_args(CutFault)
 FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)
 
 # An encoding that is made from a text is one of these, a colon, and the path of the text.

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import embcli
 from embcli.errors import InputError
-from tests.cases import cases
 from tests.runners import InProcess
 
 WORDS = ["<s>", "</s>", "<tool_call>", "every", "effort", "[UNK]"]
@@ -62,33 +61,6 @@ def test_a_row_is_found_by_the_name_of_its_special_token(in_process, model):
         embcli.open(".").weights(rows="<tool_calls>")
 
 
-@cases
-def test_fail_on_different_is_status_1_where_cuts_differ(in_process, text, status):
-    words = ("tokenize", text, "--encoding", "gpt2,p50k_base")
-    assert in_process(*words, "--fail-on", "different").status == status
-    assert in_process(*words).status == 0
-    result = embcli.tokenizers(text, ["gpt2", "p50k_base"], fail_on="different")
-    assert bool(result._why_no) == bool(result.different) == bool(status)
-
-
-@cases
-def test_fail_on_different_ids_is_status_1_where_only_ids_differ(in_process, names, status):
-    text = "Every effort moves you"
-    words = ("tokenize", text, "--encoding", names)
-    ran = in_process(*words, "--fail-on", "different-ids")
-    assert ran.status == status
-    assert ("the same way, with different IDs" in ran.text) == bool(status)
-    assert in_process(*words, "--fail-on", "different").status == 0
-    ids = [tuple(embcli.seeded(encoding=name).tokenize(text)) for name in names.split(",")]
-    assert (len({*ids}) > 1) == bool(status)
-    words = ("tokenize", "moves   you", "--encoding", "gpt2,p50k_base")
-    assert in_process(*words, "--fail-on", "different-ids").status == 1
-
-
 def test_options_that_have_no_use_are_refused(in_process, snapshot):
     errors = in_process.refused("tokenize", "a", "--no-added")
-    errors += in_process.refused("tokenize", "a", "--fail-on", "different")
-    errors += in_process.refused("tokenize", "a", "--merges", "--fail-on", "different")
-    snapshot("tokenize/errors-of-added-and-fail-on.txt", errors)
-    with pytest.raises(InputError, match="fail_on"):
-        embcli.tokenizers("a", ["gpt2"], fail_on="x")  # type: ignore[arg-type]
+    snapshot("tokenize/errors-of-added.txt", errors)

@@ -234,10 +234,6 @@ def tokenize(
         option("View", "Show the text with a background for each token.", "--inline"),
         o.ON_PAGES,
     ] = False,
-    fail_on: Annotated[
-        names.CutFault | None,
-        option("View", "Exit with 1 if the encodings give other cuts (or IDs).", "--fail-on NAME"),
-    ] = None,
 ) -> Any:
     """Show the tokens of a text.
 
@@ -259,13 +255,7 @@ def tokenize(
     if len(encoding) > 1 or inline:
         from embcli.verbs.tokenizers import tokenizers
 
-        return tokenizers(
-            sequences, encoding, special=given.special, fail_on=fail_on, notes=PrintedNotes()
-        )
-    if fail_on is not None:
-        raise InputError(
-            "--fail-on compares tokenizers; give --encoding several names: gpt2,o200k_base"
-        )
+        return tokenizers(sequences, encoding, special=given.special, notes=PrintedNotes())
     model = opened({"encoding": encoding[0]})
     if is_derived:
         from embcli.verbs.merges import merges as derive

@@ -265,7 +265,9 @@ def test_a_quantized_layer_is_there_if_any_of_its_parts_is(scheme, dropped, tmp_
     files.config["quantization_config"] = {"quant_method": scheme}
     for name in [*files.tensors]:
         if name.endswith("_proj.weight"):
-            files.tensors[name.replace("weight", "qweight")] = files.tensors.pop(name)[:4]
+            weight = files.tensors.pop(name)
+            files.tensors[name.replace("weight", "qweight")] = weight[:4]
+            files.tensors[name.replace("weight", "scales")] = weight[:1]
     files.keep(lambda name: dropped not in name or not dropped)
     files.write(tmp_path)
     found = embcli.open(tmp_path).audit()

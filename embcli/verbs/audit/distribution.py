@@ -37,11 +37,6 @@ class Moments(NamedTuple):
         return math.sqrt(max(squared, 0.0))
 
     @property
-    def deviation(self) -> float:
-        """The standard deviation of values whose mean is 0."""
-        return math.sqrt(self.squares.mean())
-
-    @property
     def distribution(self) -> Distribution | None:
         """The distribution that the values are drawn from; None if they are not drawn.
 
@@ -69,7 +64,6 @@ class Initial(NamedTuple):
     first: int
     stop: int
     distribution: Distribution
-    deviation: float
 
 
 class RowGroups:
@@ -108,12 +102,11 @@ class RowGroups:
         if self.moments().distribution is None:
             runs = [(first, stop) for first, stop in self._runs() if stop - first > 1]
         for first, stop in runs:
-            moments = self.moments(first, stop)
-            distribution = moments.distribution
+            distribution = self.moments(first, stop).distribution
             if distribution is not None:
                 start = int(self._starts[first])
                 end = int(self._starts[stop])
-                yield Initial(start, end, distribution, moments.deviation)
+                yield Initial(start, end, distribution)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         """Yield the first of consecutive groups of one distribution, and the end of them."""

@@ -56,8 +56,7 @@ def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
         ids = tuple(range(found.first, found.stop))
         text = (
             f"{rows_in_words(ids)} of the {matrix.in_words} look as initialised: "
-            f"{found.distribution} values around 0 in each column, standard deviation "
-            f"{found.deviation:.2g}"
+            f"{found.distribution} values around 0 in each column"
         )
         yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
 

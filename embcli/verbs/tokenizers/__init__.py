@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from embcli.encodings import Encoding, get_several
-from embcli.errors import InputError, Notes, check_choice
-from embcli.names import CUT_FAULTS, CutFault, __version__
+from embcli.errors import InputError, Notes
+from embcli.names import __version__
 from embcli.opened import TextOrIds
 from embcli.records import FieldType, Names, Piece, Records
 from embcli.result import Result
@@ -23,7 +23,6 @@ from embcli.text import encode_sequences, sequences_of
 from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers.measure import segments_of, token_ends
-from embcli.wording import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,6 @@ class Tokenizers(Result, verb="tokenizers"):
     tokens: tuple[Tokens, ...]  # by encoding
     ends: tuple[np.ndarray, ...]  # by encoding: the place where each token ends, (T,) int64
     bases: np.ndarray  # (texts + 1,) int64: where each text begins, and one place after the last
-    fail_on: CutFault | None = None
 
     @property
     def counts(self) -> list[int]:
@@ -64,14 +62,6 @@ class Tokenizers(Result, verb="tokenizers"):
     @property
     def has_different_ids(self) -> bool:
         return len({tokens.ids.tobytes() for tokens in self.tokens}) > 1
-
-    @property
-    def _why_no(self) -> str:
-        if self.fail_on and self.different:
-            return f"{counted(self.different, 'place')} cut differently"
-        if self.fail_on == "different-ids" and self.has_different_ids:
-            return "different IDs"
-        return ""
 
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
@@ -112,14 +102,12 @@ def tokenizers(
     *,
     special: bool = False,
     lines: bool = False,
-    fail_on: CutFault | None = None,
     notes: Notes | None = None,
 ) -> Tokenizers:
     """Return one text, or several, under several tokenizers: the tokens of each, and their cuts.
 
     `encodings` are names and files as `seeded` and `open` take them; `lines` makes each line a text
-    of its own. With `fail_on="different"`, the result's `status` is 1 if the cuts differ, with
-    `"different-ids"` also if only the IDs do. Raises InputError for IDs, for an encoding that is
+    of its own. Raises InputError for IDs, for an encoding that is
     not found or given twice, and for none.
 
     >>> import embcli
@@ -127,7 +115,6 @@ def tokenizers(
     >>> result.counts, result.same, result.different
     ([5, 4], 3, 1)
     """
-    check_choice("fail_on", fail_on, CUT_FAULTS)
     sequences = sequences_of(text, lines)
     all_notes = Notes() if notes is None else notes
     found = get_several(encodings, all_notes)
@@ -143,4 +130,4 @@ def tokenizers(
     sizes = [len(text.encode()) + 1 for text in texts]
     bases = np.cumsum([0, *sizes])
     ends = tuple(token_ends(tokens_of_one, texts, bases) for tokens_of_one in tokens)
-    return Tokenizers(texts, found, tokens, ends, bases, fail_on, notes=all_notes)
+    return Tokenizers(texts, found, tokens, ends, bases, notes=all_notes)
