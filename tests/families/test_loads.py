@@ -267,7 +267,7 @@ def test_a_quantized_layer_is_there_if_any_of_its_parts_is(scheme, dropped, tmp_
         if name.endswith("_proj.weight"):
             weight = files.tensors.pop(name)
             files.tensors[name.replace("weight", "qweight")] = weight[:4]
-            files.tensors[name.replace("weight", "scales")] = weight[:1]
+            files.tensors[name.replace("weight", "scales")] = weight[4:5].clone()
     files.keep(lambda name: dropped not in name or not dropped)
     files.write(tmp_path)
     found = embcli.open(tmp_path).audit()
