@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from embcli.atomic import opened_files
 from embcli.binary import file_error
 from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
 from embcli.encodings.merging import NEVER, Priority, merge
@@ -45,9 +46,9 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
         wrong = f"{name!r} is not like bpe:story.txt:1000"
         raise InputError(f"{wrong}: the last number is that of the bytes and merges, at least 256")
-    text = _read(path)
-    tokens = _learnt(text, int(size) - _BYTES, notes)
-    if len(tokens) < int(size) - _BYTES:
+    count = int(size) - _BYTES
+    tokens = _learnt(_read(path), count, notes)
+    if len(tokens) < count:
         notes.add(f"{path} has pairs for {counted(len(tokens), 'merge')}, not for {size} tokens")
     return LearnedEncoding(name, tokens)
 
@@ -58,6 +59,7 @@ def _read(path: str) -> str:
     if path == "story":
         file = Path(__file__).parents[1] / "data" / "story.txt"
     try:
+        opened_files.add(file.absolute())
         with file.open("rb") as source:
             data = source.read(MAX_FILE_SIZE + 1)
         text = re.sub("\r\n?", "\n", data.decode())
@@ -85,8 +87,8 @@ class WordsEncoding(OwnWords):
         words = sorted(set(self.word.findall(text)))
         self._space_before_mark = re.compile(rb"\s+([,.?!\"()'])")
         if has_unknown:
-            self.special_ids = {"eos": len(words), "unk": len(words) + 1}
             self.unknown_id = len(words) + 1
+            self.special_ids = {"eos": len(words), "unk": self.unknown_id}
             words += [_END_OF_TEXT, _UNKNOWN]
             self._space_before_mark = re.compile(rb"\s+([,.:;?!\"()'])")
         else:
