@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import re
@@ -455,6 +456,12 @@ async def test_a_terminal_of_any_size_is_drawn():
                 await resize(pilot, width, height)
                 await press(pilot, "pagedown")
                 assert len(lines(app)) == height, keys
+
+
+async def test_a_narrow_screen_of_keys_is_laid_out_for_good():
+    async with walk(size=(80, 24)) as (_, pilot):
+        await press(pilot, "question_mark")
+        await asyncio.wait_for(resize(pilot, 3, 80), timeout=20)  # a hang is a failure
 
 
 # --- a real terminal ------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ class Explorer(App[list[str]]):
     Lines, DataTable { height: 1fr; background: $background; scrollbar-size-vertical: 1; }
     Lines { width: 1fr; overflow-x: hidden; scrollbar-size-vertical: 0; }
     VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }
+    VerticalScroll Static { min-width: 30; }
     #nearest { width: 38; }
     RowScreen.-narrow Horizontal { layout: vertical; }
     RowScreen.-narrow #nearest { width: 100%; height: 1fr; }
