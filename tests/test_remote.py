@@ -440,6 +440,7 @@ from embcli.hub import session
 session.TIMEOUT = seconds
 session.PATIENCE = 2 * seconds
 session._LONGEST_START = start
+session._MOST["bytes of settings"] = settings
 """
 
 
@@ -449,9 +450,9 @@ def test_each_fault_ends_in_a_sentence(hub, snapshot):
         fault = Fault(*values)
         hub.begin(fault)
         if fault.kind in ("silent", "slow", "trickle"):
-            hub.child.python(IMPATIENT, seconds=0.6, start=180)
+            hub.child.python(IMPATIENT, seconds=0.6, start=180, settings=32_000_000)
         refused = hub.run("lookup", TEXT, "--from", "hf://org/gpt2", HF_TOKEN=TOKEN)
-        hub.child.python(IMPATIENT, seconds=5, start=180)
+        hub.child.python(IMPATIENT, seconds=5, start=180, settings=32_000_000)
         assert refused.status == 2, (name, refused)
         assert (refused.threads, refused.sockets, refused.parts) == (0, 0, []), name
         assert weights_read(hub) < 700_000, name
@@ -484,9 +485,9 @@ def tries(hub: Hub, fault: Fault) -> str:
 def test_what_stands_before_the_rows_has_an_end(hub, tmp_path):
     line = ["lookup", "w7", "--from"]
     hub.delay = 0.5
-    hub.child.python(IMPATIENT, seconds=5, start=1)
+    hub.child.python(IMPATIENT, seconds=5, start=1, settings=32_000_000)
     late = hub.run(*line, "hf://org/gpt2")
-    hub.child.python(IMPATIENT, seconds=5, start=180)
+    hub.child.python(IMPATIENT, seconds=5, start=180, settings=32_000_000)
     assert "its files take more than 1 seconds" in late.err
 
     hub.begin()
@@ -501,6 +502,10 @@ def test_what_stands_before_the_rows_has_an_end(hub, tmp_path):
         (tmp_path / f"{number}.tiktoken").touch()
     (tmp_path / "config.json").unlink()
     assert "more than 500 requests" in hub.run(*line, "hf://org/many").err
+    hub.child.python(IMPATIENT, seconds=5, start=180, settings=1000)
+    long = hub.run(*line, "hf://org/many")
+    hub.child.python(IMPATIENT, seconds=5, start=180, settings=32_000_000)
+    assert "127.0.0.1 sends more than 1.0 kB" in long.err
     assert sum(asked.sent for asked in hub.asked) < 200_000
 
 

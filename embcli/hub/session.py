@@ -50,7 +50,7 @@ class Request:
 
     name: str  # as errors name what is asked for
     url: str
-    size: int | None  # of the answer; None: unknown
+    size: int | None  # of the answer; None: unknown, and it counts among the settings
     byte_range: range | None = None
     tries: int = 0
     start: float = math.inf  # of the last try, while it runs
@@ -162,7 +162,7 @@ class Session:
             if request.byte_range is not None and not given.startswith(f"{wanted}/"):
                 # Nothing is read of such an answer.
                 raise ValueError(f"{request.host} sends {given[:80]} in place of {wanted}")
-            most = min(request.size or _LONGEST, _LONGEST)
+            most = min(request.size or _MOST["bytes of settings"], _LONGEST)
             for part in response.iter_raw():
                 data += part
                 request.received = len(data)
