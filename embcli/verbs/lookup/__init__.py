@@ -207,9 +207,8 @@ def lookup(
     if window:
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
-    if position is not None:
-        position = _joined_kind(position)
-    chosen_matrices = () if show is None else _chosen_matrices(show)
+    position = _joined_kind(position)
+    chosen_matrices = _chosen_matrices(show)
     asked = chosen_matrices
     if draw and not asked:
         asked = ("token",)
@@ -253,24 +252,23 @@ def lookup(
     )
 
 
-def _joined_kind(name: str) -> JoinedKind:
+def _joined_kind(name: str | None) -> JoinedKind | None:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
-    kind: JoinedKind = kind_named(name)
-    if kind in JOINED_KINDS:
-        return kind
+    kind: JoinedKind | None = kind_named(name)
     hint = ""
     if kind in KINDS:
         hint = "Rotary and relative positions are not added to a token row; "
         hint += "embcli positions rotary shows them"
-    check_choice("position", name, JOINED_KINDS, hint)
+    if kind not in JOINED_KINDS:
+        check_choice("position", name, JOINED_KINDS, hint)
     return kind
 
 
 def _chosen_matrices(
-    show: tuple[MatrixName, ...] | MatrixName | Literal["all"],
+    show: tuple[MatrixName, ...] | MatrixName | Literal["all"] | None,
 ) -> Names:
     """Return the matrices that the user names; empty for all. Raises InputError for other names."""
-    chosen: Names = (show,) if isinstance(show, str) else show
+    chosen: Names = (show,) if isinstance(show, str) else show or ()
     if "all" in chosen:
         return ()
     for name in chosen:

@@ -203,38 +203,48 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
     shown = lookup.shown
     origin = lookup.layers.origin
     recipe = lookup.plan.recipe
-    formula = in_words(lookup.plan.input_steps)
     if "token" in shown and not lookup.draw:
         tensor = f"tensor {origin.tensors['token']}, " if origin.is_custom_tensor else ""
         size = counted(lookup.layers["token"].shape[0], "token")
         yield f"token: row ID of {tensor}V = {size}"
     if "position" in shown:
-        rows = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
-        if recipe is not None:
-            halves = "sines in the first half of the columns, then cosines"
-            rows = f"the model's own sinusoids, {halves}"
-        if "position" in lookup.layers:
-            first = origin.first_position
-            row = f"row p + {first}" if first else "row p"
-            size = counted(lookup.layers["position"].shape[0], "position")
-            rows = f"{row} of C = {size}"
-        yield f"position: {rows}"
+        yield f"position: {_position_rows(lookup)}"
     if "input" in shown:
-        types = [step for step in lookup.plan.input_steps if isinstance(step, AddType)]
-        if types:
-            height, width = origin.shapes["token_type"]
-            tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
-            yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
-        elif not lookup.plan.input_steps:
-            yield "input: the token row, the same at every position"
-        elif not _shows_sum(lookup):
-            yield f"input: {formula}"
+        yield from _remarks_on_input(lookup)
     if "hidden" in shown and recipe is not None:
         yield f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it"
         if "input" in shown:
             yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
     if recipe is not None and recipe.part is not None:
         yield f"part: {recipe.part}"
+
+
+def _position_rows(lookup: Lookup) -> str:
+    """Return in words which rows are added for position p."""
+    if "position" in lookup.layers:
+        first = lookup.layers.origin.first_position
+        row = f"row p + {first}" if first else "row p"
+        size = counted(lookup.layers["position"].shape[0], "position")
+        return f"{row} of C = {size}"
+    if lookup.plan.recipe is not None:
+        halves = "sines in the first half of the columns, then cosines"
+        return f"the model's own sinusoids, {halves}"
+    return "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
+
+
+def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
+    steps = lookup.plan.input_steps
+    formula = in_words(steps)
+    types = [step for step in steps if isinstance(step, AddType)]
+    if types:
+        origin = lookup.layers.origin
+        height, width = origin.shapes["token_type"]
+        tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
+        yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
+    elif not steps:
+        yield "input: the token row, the same at every position"
+    elif not _shows_sum(lookup):
+        yield f"input: {formula}"
 
 
 # --- the drawing ---

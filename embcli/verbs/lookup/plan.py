@@ -76,26 +76,17 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
 
     # What the model itself adds to its token rows, according to its files.
     recipe = source.recipe
-    if recipe is not None:
-        added_kind = _kind_of(recipe.steps)
-        model_kind = _kind_of(recipe.input_steps)
-        has_types = False
-    else:
-        added_kind = NO_POSITIONS if source.shape("position") is None else DEFAULT_KIND
-        model_kind = added_kind
-        has_types = source.shape("token_type") is not None
-        if source.orphan_norm:
-            norm = quoted(source.orphan_norm)
-            notes.add(f"no file says how the model applies {norm}: these rows are before it")
-    if is_default and has_types:
-        notes.add(
-            "no file says so, but a model with token types adds the row of one: here that of type 0"
-        )
-    elif is_default and added_kind == NO_POSITIONS:
-        notes.add(_why_no_positions(recipe))
+    steps = _stored_steps(source) if recipe is None else recipe.steps
+    if recipe is None and source.orphan_norm:
+        norm = quoted(source.orphan_norm)
+        notes.add(f"no file says how the model applies {norm}: these rows are before it")
+    if is_default:
+        _remark_guess(recipe, steps, notes)
 
-    if recipe is not None and recipe.is_known and position in (None, model_kind, added_kind):
-        return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
+    if recipe is not None and recipe.is_known:
+        model_kind = _kind_of(recipe.input_steps)
+        if position in (None, model_kind, _kind_of(steps)):
+            return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
     if "hidden" in matrices:
         why_no = "{show} hidden, what the first block reads, is not known for this model"
         if recipe is not None and recipe.is_known:
@@ -105,13 +96,32 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
             )
         raise InputError(Sentence(why_no))
 
-    kind = position or model_kind
+    if recipe is None and is_default:
+        return Plan(_kind_of(steps), steps)
+    kind = position or NO_POSITIONS
     if position == DEFAULT_KIND and source.shape("position") is None:
         kind = NO_POSITIONS
-    steps = _STEPS_OF_KIND[kind]
-    if is_default and has_types:
-        steps = (AddType(), *steps)
-    return Plan(kind, steps)
+    return Plan(kind, _STEPS_OF_KIND[kind])
+
+
+def _stored_steps(source: Source) -> Steps:
+    """Return the steps of a model without a recipe: they add the layers that it has."""
+    steps: list[RecipeStep] = []
+    if source.shape("token_type") is not None:
+        steps.append(AddType())
+    if source.shape("position") is not None:
+        steps.append(AddPosition())
+    return tuple(steps)
+
+
+def _remark_guess(recipe: Recipe | None, steps: Steps, notes: Notes) -> None:
+    """Add a note if a model adds no positions, or if only its layers tell what it adds."""
+    if recipe is None and any(isinstance(step, AddType) for step in steps):
+        notes.add(
+            "no file says so, but a model with token types adds the row of one: here that of type 0"
+        )
+    elif _kind_of(steps) == NO_POSITIONS:
+        notes.add(_why_no_positions(recipe))
 
 
 def _kind_of(steps: Steps) -> JoinedKind:
