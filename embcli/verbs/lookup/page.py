@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -301,10 +300,9 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
 
 def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     """Yield the sum of one token, value by value."""
-    dim = lookup.layers["token"].shape[1]
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
-    terms = replace(lookup, columns=np.arange(dim)).terms_of_sum(np.array([place]))
-    *addends, input_term = [term for term in terms if term.name != "hidden"]
+    terms = lookup.terms_of_sum(np.array([place]), ("input",))
+    addends = terms[:-1]
 
     formula = ""
     for term in addends:
@@ -318,7 +316,7 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
             formula += f" row {row}"
     yield ""
     yield title(f"Trace of token {place}:{formula} = input row {place}")
-    yield from _lines_of_terms(lookup, [*addends, input_term], excerpt, width)
+    yield from _lines_of_terms(lookup, terms, excerpt, width)
     decimals = lookup.style.precision
     yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
 
@@ -330,15 +328,14 @@ def _lines_of_terms(
     lookup: Lookup, terms: Sequence[Term], columns: Excerpt, width: int
 ) -> Iterator[Table]:
     """Yield the terms of one token as tables, a line for each column, with signs before them."""
-    places = lookup.columns[columns.places]
-    number = Label("column", places)
+    number = Label("column", lookup.columns[columns.places])
     values = []
     for term in terms:
         row = term.values
         if term.factor is not None:  # of a scale, a sum shows the factor
             row = np.full_like(row, term.factor)
         values.append(row)
-    numbers = NumberFormat([row[:, lookup.columns] for row in values], lookup.style.precision)
+    numbers = NumberFormat(values, lookup.style.precision)
     cell = max(numbers.width, len("position"))
     most_terms = max((width - number.width) // (cell + 3), 1)  # a sign takes three cells
     for start in range(0, len(terms), most_terms):
@@ -346,7 +343,7 @@ def _lines_of_terms(
         labels = [number]
         for term, row in zip(terms[start:stop], values[start:stop], strict=True):
             if term.sign:
-                labels.append(Label("", [term.sign] * len(places)))
-            cells = [numbers.write(value) for value in row[0, places]]
+                labels.append(Label("", [term.sign] * len(columns.places)))
+            cells = [numbers.write(value) for value in row[0, columns.places]]
             labels.append(Label(term.name, cells))
         yield ruled(labels, gaps=columns.gaps, has_rule=False)
