@@ -198,20 +198,18 @@ def _matrix(
 
 
 def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
-    outputs = _output_table(comparison, width, most_rows)
-    is_in_turn = len(outputs.blocks) == 1
-    if is_in_turn:  # a token takes two lines
-        return _output_table(comparison, width, most_rows // 2)
-    return outputs
-
-
-def _output_table(comparison: Comparison, width: int, most_tokens: int) -> Matrix:
-    excerpt = Excerpt.ends(most_tokens, len(comparison.tokens))
-    places = excerpt.places
-    pair = Pair(comparison.embedding[places], comparison.linear[places])
-    labels = token_labels(comparison.tokens, places)
-    missing = omission(excerpt, "row")
-    return _pair_table(comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=missing)
+    for most_tokens in (most_rows, most_rows // 2):  # A token takes a line, or two.
+        excerpt = Excerpt.ends(most_tokens, len(comparison.tokens))
+        places = excerpt.places
+        pair = Pair(comparison.embedding[places], comparison.linear[places])
+        labels = token_labels(comparison.tokens, places)
+        gaps = excerpt.gaps
+        missing = omission(excerpt, "row")
+        table = _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
+        is_side_by_side = len(table.blocks) == 2
+        if is_side_by_side:
+            break
+    return table
 
 
 def _pair_table(
