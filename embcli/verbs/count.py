@@ -24,6 +24,7 @@ from embcli.errors import InputError, Notes, RangeError
 from embcli.names import DEFAULT_ENCODING, __version__
 from embcli.records import FieldType, Names, NumbersBy, Piece, Records
 from embcli.result import Result
+from embcli.selection import Excerpt
 from embcli.text import original_bytes
 from embcli.wording import Sentence, counted, in_data
 
@@ -232,7 +233,7 @@ class Counts(Result, verb="count"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of rows and their total, with as many columns as there is room for."""
-        from embcli.page import Label, Note, left_out, ruled, title
+        from embcli.page import Label, Note, omitted, ruled, title
         from embcli.page.table import least_width
 
         yield title(f"Tokens under {', '.join(self.encodings)}")
@@ -240,28 +241,25 @@ class Counts(Result, verb="count"):
         labels = [Label("file", [row.file or "text" for row in rows], "left", short=True)]
         if self.counting.lines:
             labels.append(_numbers("line", [row.line for row in rows]))
-        columns = self._columns(rows)
-        count = len(columns)
+        all_columns = self._columns(rows)
+        columns = [*all_columns]
         while columns and least_width([*labels, *columns], _LONGEST) > options.max_width:
             columns.pop()
-        omitted = self.total.line - len(self.ends)
-        gaps = [_END] if omitted else []
+        excerpt = Excerpt.ends(2 * _END, self.total.line)
         tones = [""] * len(self.ends)
         yield ruled(
             [*labels, *columns],
-            gaps=gaps,
+            gaps=excerpt.gaps,
             row_styles=[*tones, "strong"],
-            sections=[len(gaps) + len(self.ends)],
+            sections=[len(excerpt.gaps) + len(self.ends)],
         )
 
-        missing_rows = counted(omitted, "row") if omitted else ""
-        missing = count - len(columns)
-        note = left_out(missing_rows, counted(missing, "column") if missing else "")
-        if note is not None or self.counting.failures:
-            yield ""
-        if note is not None:
-            yield note
+        missing = {"row": excerpt.left_out, "column": len(all_columns) - len(columns)}
+        parts = [counted(number, what) for what, number in missing.items() if number]
+        yield from omitted(*parts)
         if self.counting.failures:
+            if not parts:
+                yield ""
             yield Note("The total is without what cannot be counted.")
 
     def _columns(self, rows: list[Count]) -> list[Label]:
