@@ -166,20 +166,19 @@ class WeightMatrix(Result, verb="weights"):
             yield Map(values, row_names(ids, tokens_of(ids, self.encoding)))
             yield from omitted(missing, parameters=("rows",))
             yield ""
-            yield from self._facts()
-            return
-        yield Matrix(
-            self._labels(ids),
-            [Values(values)],
-            self.columns,
-            excerpt.gaps,
-            **self.style.of_numbers,
-            every=self._columns_chosen,
-            rows_left_out=missing,
-            rows_parameter="rows",
-            has_notes=not self.style.bare,
-            most_lines=slide_lines,
-        )
+        else:
+            yield Matrix(
+                self._labels(ids),
+                [Values(values)],
+                self.columns,
+                excerpt.gaps,
+                **self.style.of_numbers,
+                every=self._columns_chosen,
+                rows_left_out=missing,
+                rows_parameter="rows",
+                has_notes=not self.style.bare,
+                most_lines=slide_lines,
+            )
         yield from self._facts()
 
     def _labels(self, ids: np.ndarray) -> list[Label]:
