@@ -153,8 +153,8 @@ def _matrix(
     sections = range(0)
     if lines > 1:
         row_styles = [_STYLES_OF_RESULTS.get(term.name, "term") for term in terms]
-    if lines > 1 and is_spaced:
-        sections = range(0, lines * len(index), lines)
+        if is_spaced:
+            sections = range(0, lines * len(index), lines)
     return Matrix(
         labels,
         [Values(rows.reshape(-1, len(columns)))],
