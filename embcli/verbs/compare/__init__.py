@@ -39,18 +39,6 @@ class Comparison(Outputs, Result, verb="compare"):
         return content_of("compare", {"gradient": self.gradient, "show": self.show})
 
     @property
-    def identical(self) -> bool:
-        """Whether both outputs have the same bits."""
-        return self.verdict.identical
-
-    @property
-    def one_hot(self) -> np.ndarray:
-        """The one-hot matrix, (T, V) float32."""
-        columns = np.arange(len(self.weight))
-        rows: np.ndarray = np.equal.outer(self.tokens.ids, columns).astype(np.float32)
-        return rows
-
-    @property
     def _why_no(self) -> str:
         return self.verdict.in_words if self.verdict.different else ""
 
