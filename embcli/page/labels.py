@@ -39,12 +39,10 @@ def token_label(tokens: Sequence[bytes | None]) -> Label:
     return Label("token", cells, "left", short=True)
 
 
-def id_labels(
-    ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID"
-) -> list[Label]:
+def id_labels(ids: np.ndarray, encoding: Encoding | None, name: str = "ID") -> list[Label]:
     labels = [Label(name, ids)]
-    if tokens is not None:
-        labels.append(token_label(tokens))
+    if encoding is not None:
+        labels.append(token_label(tokens_of(ids, encoding)))
     return labels
 
 

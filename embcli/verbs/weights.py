@@ -186,14 +186,11 @@ class WeightMatrix(Result, verb="weights"):
         from embcli.page.labels import id_labels
 
         name = "ID"
-        tokens = None
         if self.name == "position":
             name = "pos"
-        elif self.encoding is not None:
-            tokens = tokens_of(ids, self.encoding)
-        elif self.origin.is_custom_tensor:
+        elif self.encoding is None and self.origin.is_custom_tensor:
             name = "row"
-        labels = id_labels(ids, tokens, name)
+        labels = id_labels(ids, self.encoding, name)
         if self.order is not None:
             labels.append(Label("norm", written(self.order.norms[ids], self.style.precision)))
             labels.append(Label("rank", self.order.ranks[ids]))

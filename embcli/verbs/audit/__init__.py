@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
-import numpy as np
-
 from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
 from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, TokenLayer
@@ -21,7 +19,6 @@ from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
-from embcli.tokens import tokens_of
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
 from embcli.verbs.audit.finding import (
@@ -114,9 +111,6 @@ class Audit(Result, verb="audit"):
     @property
     def _why_no(self) -> str:
         return kinds_in_words(self.failing)
-
-    def tokens(self, ids: np.ndarray) -> list[bytes | None]:
-        return tokens_of(ids, self.files.encoding)
 
     def records(self) -> Records:
         """Return a row for each finding; what holds for the whole model stands beside them."""

@@ -257,9 +257,10 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
 
     position_cells = list(positions.places) * len(order)
     labels = [Label("sample", order).spread(count), Label("pos", position_cells)]
-    labels += _id_labels(batches, "ID", ids[:, positions.places])
+    encoding = batches.tokens.encoding
+    labels += id_labels(ids[:, positions.places].ravel(), encoding)
     if batches.draw:
-        labels += _id_labels(batches, "target", ids[:, positions.places + 1])
+        labels += id_labels(ids[:, positions.places + 1].ravel(), encoding, "target")
 
     gaps = [gap * count for gap in samples.gaps]
     for place in range(len(order)):
@@ -274,9 +275,3 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
         **batches.style.of_numbers,
         rows_left_out=" and ".join(filter(None, missing)),
     )
-
-
-def _id_labels(batches: Batches, name: str, ids: np.ndarray) -> list[Label]:
-    ids = ids.ravel()
-    tokens = batches.tokens.bytes_of(ids) if batches.tokens.encoding else None
-    return id_labels(ids, tokens, name)
