@@ -61,10 +61,7 @@ def page(audit: Audit) -> Iterator[RenderableType]:
     candidates = Excerpt.first(audit.top, len(matrix.candidates))
     if candidates.total:
         yield _candidates_table(audit, candidates)
-    ranks = np.arange(1, candidates.total + 1)
-    missing = left_out(omission(candidates, "candidate", ranks), parameters=("top",))
-    if missing is not None:
-        yield missing
+    yield from left_out(omission(candidates, "candidate", first=1), parameters=("top",))
     yield from origin_lines(audit.origin)
     yield _verdict(audit)
 

@@ -218,7 +218,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     yield safe_text("■ input, □ last target (the others are inputs, too); no mark: in no sample")
     excerpt = Excerpt.first(shown_tokens, stop - first)
     if excerpt.left_out:
-        missing = omission(excerpt, "token", np.arange(first, stop))
+        missing = omission(excerpt, "token", first=first)
         yield Note(f"Left out: {missing}.", "width")
 
 

@@ -39,10 +39,7 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     if changed.total:
         yield from _changed_table(diff, changed)
         yield ""
-    ranks = np.arange(1, changed.total + 1)
-    missing = left_out(omission(changed, "changed row", ranks), parameters=("top",))
-    if missing is not None:
-        yield missing
+    yield from left_out(omission(changed, "changed row", first=1), parameters=("top",))
     for side in diff.sides:
         for reason in dict.fromkeys(side.origin.guesses.values()):
             yield safe_text(f"A guess for {side.name}: {reason}")

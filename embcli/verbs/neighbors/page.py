@@ -44,8 +44,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     if len(search.zero):
         yield safe_text(_not_ranked(search.zero, "of zeros, without a direction"))
 
-    numbers = np.arange(1, queries.total + 1)
-    yield from omitted(omission(queries, "query number", numbers))
+    yield from omitted(omission(queries, "query number", first=1))
     if neighbors.origin.is_seeded:
         yield safe_text("These similarities mean nothing before training.")
     yield from origin_lines(neighbors.origin)
@@ -97,7 +96,7 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
     if neighbors.metric == "cosine":
         labels.append(_bars(scores))
     yield ruled(labels, gaps=excerpt.gaps)
-    yield from omitted(omission(excerpt, "rank", np.arange(1, excerpt.total + 1)))
+    yield from omitted(omission(excerpt, "rank", first=1))
 
 
 def _query_in_words(neighbors: Neighbors, number: int) -> str:
