@@ -69,39 +69,41 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
     """
     is_default = position in (None, DEFAULT_KIND)
     if source.origin.is_seeded:
-        kind = position or DEFAULT_KIND
-        return Plan(kind, _STEPS_OF_KIND[kind])
+        return _plan_of_kind(source, position or DEFAULT_KIND)
     if matrices == ("token",) and is_default:
         return Plan(NO_POSITIONS, ())  # Token rows are the same whatever the recipe says.
 
     # What the model itself adds to its token rows, according to its files.
     recipe = source.recipe
     steps = _stored_steps(source) if recipe is None else recipe.steps
-    if recipe is None and source.orphan_norm:
-        norm = quoted(source.orphan_norm)
-        notes.add(f"no file says how the model applies {norm}: these rows are before it")
-    if is_default:
-        _remark_guess(recipe, steps, notes)
-
+    _remark_guesses(source, steps, is_default, notes)
     if recipe is not None and recipe.is_known:
         model_kind = _kind_of(recipe.input_steps)
         if position in (None, model_kind, _kind_of(steps)):
             return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
     if "hidden" in matrices:
-        why_no = "{show} hidden, what the first block reads, is not known for this model"
-        if recipe is not None and recipe.is_known:
-            why_no = (
-                "{show} hidden, what the first block reads, follows the positions of the model; "
-                "leave out {position}"
-            )
-        raise InputError(Sentence(why_no))
+        raise _hidden_is_unknown(recipe)
 
     if recipe is None and is_default:
         return Plan(_kind_of(steps), steps)
-    kind = position or NO_POSITIONS
-    if position == DEFAULT_KIND and source.shape("position") is None:
+    return _plan_of_kind(source, position or NO_POSITIONS)
+
+
+def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
+    """Return the plan that adds positions of a kind, or none if the source has no rows of it."""
+    if kind == DEFAULT_KIND and source.shape("position") is None:
         kind = NO_POSITIONS
     return Plan(kind, _STEPS_OF_KIND[kind])
+
+
+def _hidden_is_unknown(recipe: Recipe | None) -> InputError:
+    why_no = "{show} hidden, what the first block reads, is not known for this model"
+    if recipe is not None and recipe.is_known:
+        why_no = (
+            "{show} hidden, what the first block reads, follows the positions of the model; "
+            "leave out {position}"
+        )
+    return InputError(Sentence(why_no))
 
 
 def _stored_steps(source: Source) -> Steps:
@@ -114,8 +116,14 @@ def _stored_steps(source: Source) -> Steps:
     return tuple(steps)
 
 
-def _remark_guess(recipe: Recipe | None, steps: Steps, notes: Notes) -> None:
-    """Add a note if a model adds no positions, or if only its layers tell what it adds."""
+def _remark_guesses(source: Source, steps: Steps, is_default: bool, notes: Notes) -> None:
+    """Add notes on what no file says, and by default one if the model adds no positions."""
+    recipe = source.recipe
+    if recipe is None and source.orphan_norm:
+        norm = quoted(source.orphan_norm)
+        notes.add(f"no file says how the model applies {norm}: these rows are before it")
+    if not is_default:
+        return
     if recipe is None and any(isinstance(step, AddType) for step in steps):
         notes.add(
             "no file says so, but a model with token types adds the row of one: here that of type 0"
