@@ -34,12 +34,7 @@ def walk(
             f"explore reads all rows again and again, so not over the network: {path!r}",
             f"Download it: hf download; then explore it without {PREFIX}",
         )
-    is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
-    if is_dumb or not all(map(is_terminal, streams)):
-        raise OutputError(
-            "explore is a full screen and needs a terminal; embcli weights prints rows"
-        )
+    _check_terminal()
     try:
         from embcli.explore import app
     except ImportError as error:
@@ -64,3 +59,12 @@ def walk(
     if status == 0:
         print(*map(in_line, explorer.return_value or []), sep="\n")
     return status
+
+
+def _check_terminal() -> None:
+    is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
+    if is_dumb or not all(map(is_terminal, streams)):
+        raise OutputError(
+            "explore is a full screen and needs a terminal; embcli weights prints rows"
+        )
