@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
@@ -33,9 +33,6 @@ from embcli.verbs.audit.load import Loading
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import unused
 from embcli.verbs.audit.others import check_other_tensors
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
 
@@ -141,11 +138,6 @@ class Audit(Result, verb="audit"):
             "not_asked": self.loading.not_asked or None,
             "matrices": {matrix.name: _totals_of(matrix) for matrix in self.matrices},
         }
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.audit.page import page
-
-        yield from page(self)
 
 
 def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:

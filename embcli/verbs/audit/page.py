@@ -30,7 +30,7 @@ from embcli.verbs.audit.finding import kinds_in_words
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from embcli.verbs.audit import Audit, MatrixAudit
 
@@ -43,7 +43,7 @@ class Fact(NamedTuple):
     is_bad: bool = False  # whether no model can use such a matrix
 
 
-def page(audit: Audit) -> Iterator[RenderableType]:
+def page(audit: Audit, console: Console, options: ConsoleOptions) -> RenderResult:
     main = audit.main
     rows, columns = main.shape
     sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
