@@ -47,10 +47,6 @@ class Count(NamedTuple):
     characters: int
     bytes: int
 
-    def characters_per_token(self, name: str) -> str:
-        tokens = self.tokens[name]
-        return f"{self.characters / tokens:.2f}" if tokens else ""
-
     def plus(self, row: Count) -> Count:
         """Return a total to which a row is added."""
         tokens = {name: count + row.tokens[name] for name, count in self.tokens.items()}
@@ -272,7 +268,9 @@ class Counts(Result, verb="count"):
         for name in self.encodings:
             counts = [row.tokens[name] for row in rows]
             tokens.append(_numbers(name if several else "tokens", counts))
-            cells = [row.characters_per_token(name) for row in rows]
+            cells = []
+            for row, count in zip(rows, counts, strict=True):
+                cells.append(f"{row.characters / count:.2f}" if count else "")
             ratios.append(Label(f"chars/{name if several else 'token'}", cells))
         characters = _numbers("characters", [row.characters for row in rows])
         sizes = _numbers("bytes", [row.bytes for row in rows])
