@@ -186,6 +186,10 @@ TokenLayer = Annotated[
     names.TokenLayer,
     option("Model", "Token matrix or output head; the same if tied."),
 ]
+OnlyLayer = Annotated[
+    names.TokenLayer | None,
+    option("Model", "Only this matrix.", "", default="token, and a head of its own"),
+]
 
 # What is shown.
 Rows = Annotated[str | None, option("View", "Which rows: 0:5,100,50256.", "ROWS")]
