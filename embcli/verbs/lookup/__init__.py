@@ -13,12 +13,12 @@ from typing import Literal
 
 import numpy as np
 
-from embcli.errors import InputError, Notes, check_choice
+from embcli.errors import Notes, check_choice
 from embcli.layer import Layers, shape_of
 from embcli.names import MATRICES, MatrixName
 from embcli.numerics.steps import Term, apply
 from embcli.opened import Opened, TextOrIds
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, kind_named
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, kind_named
 from embcli.recipe import AddType, Project, Recipe, Scale, in_words
 from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
@@ -207,8 +207,9 @@ def lookup(
     if window:
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
-    position = _joined_kind(position)
-    chosen_matrices = _chosen_matrices(show)
+    if position is not None:
+        position = _joined_kind(position)
+    chosen_matrices = () if show is None else _chosen_matrices(show)
     asked = chosen_matrices
     if draw and not asked:
         asked = ("token",)
@@ -219,8 +220,7 @@ def lookup(
     chosen = np.arange(len(tokens)) if only is None else occurrences(tokens, only, special)
     check_ids(tokens, vocabulary_size, can_enlarge=is_seeded)
     plan = plan_of(source, position, asked, notes)
-    if plan.kind == NO_POSITIONS and "position" in asked:
-        raise InputError(Sentence("{position} none has no rows that {show} could name"))
+    matrices = plan.matrices(asked)
     wanted = plan.wanted_rows(tokens)
     if "position" in wanted:
         context_length, _ = shape_of(source, "position")
@@ -228,7 +228,6 @@ def lookup(
     if trace is not None:
         check_trace(trace, plan, tokens)
     chosen_columns = select(columns, dim, "column")
-    matrices = plan.matrices(asked)
 
     # Open the layers for the rows that tokens pick and that a drawing shows.
     if draw:
@@ -252,9 +251,9 @@ def lookup(
     )
 
 
-def _joined_kind(name: str | None) -> JoinedKind | None:
+def _joined_kind(name: str) -> JoinedKind:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
-    kind: JoinedKind | None = kind_named(name)
+    kind: JoinedKind = kind_named(name)
     hint = ""
     if kind in KINDS:
         hint = "Rotary and relative positions are not added to a token row; "
@@ -265,10 +264,10 @@ def _joined_kind(name: str | None) -> JoinedKind | None:
 
 
 def _chosen_matrices(
-    show: tuple[MatrixName, ...] | MatrixName | Literal["all"] | None,
+    show: tuple[MatrixName, ...] | MatrixName | Literal["all"],
 ) -> Names:
     """Return the matrices that the user names; empty for all. Raises InputError for other names."""
-    chosen: Names = (show,) if isinstance(show, str) else show or ()
+    chosen: Names = (show,) if isinstance(show, str) else show
     if "all" in chosen:
         return ()
     for name in chosen:

@@ -207,28 +207,27 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
         size = counted(lookup.layers["token"].shape[0], "token")
         yield f"token: row ID of {tensor}V = {size}"
     if "position" in shown:
-        yield f"position: {_position_rows(lookup)}"
+        rows = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
+        if recipe is not None:
+            halves = "sines in the first half of the columns, then cosines"
+            rows = f"the model's own sinusoids, {halves}"
+        if "position" in lookup.layers:
+            first = origin.first_position
+            row = f"row p + {first}" if first else "row p"
+            size = counted(lookup.layers["position"].shape[0], "position")
+            rows = f"{row} of C = {size}"
+        yield f"position: {rows}"
     if "input" in shown:
         yield from _remarks_on_input(lookup)
-    if "hidden" in shown and recipe is not None:
+
+    if recipe is None:
+        return
+    if "hidden" in shown:
         yield f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it"
         if "input" in shown:
             yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
-    if recipe is not None and recipe.part is not None:
+    if recipe.part is not None:
         yield f"part: {recipe.part}"
-
-
-def _position_rows(lookup: Lookup) -> str:
-    """Return in words which rows are added for position p."""
-    if "position" in lookup.layers:
-        first = lookup.layers.origin.first_position
-        row = f"row p + {first}" if first else "row p"
-        size = counted(lookup.layers["position"].shape[0], "position")
-        return f"{row} of C = {size}"
-    if lookup.plan.recipe is not None:
-        halves = "sines in the first half of the columns, then cosines"
-        return f"the model's own sinusoids, {halves}"
-    return "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
 
 
 def _remarks_on_input(lookup: Lookup) -> Iterator[str]:

@@ -33,10 +33,15 @@ class Plan(NamedTuple):
     recipe: Recipe | None = None  # None unless the lookup follows the model's own recipe
 
     def matrices(self, asked: Names) -> Names:
-        """Return the names of the matrices that a lookup has, if the user asks for these."""
+        """Return the names of the matrices that a lookup has, if the user asks for these.
+
+        Raises InputError for the rows of no positions.
+        """
         names = ["token", "input"]
         if self.kind != NO_POSITIONS:
             names.insert(1, "position")
+        elif "position" in asked:
+            raise InputError(Sentence("{position} none has no rows that {show} could name"))
         if self.hidden_steps or "hidden" in asked:
             names.append("hidden")
         return tuple(names)
@@ -69,7 +74,8 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
     """
     is_default = position in (None, DEFAULT_KIND)
     if source.origin.is_seeded:
-        return _plan_of_kind(source, position or DEFAULT_KIND)
+        kind = position or DEFAULT_KIND
+        return Plan(kind, _STEPS_OF_KIND[kind])
     if matrices == ("token",) and is_default:
         return Plan(NO_POSITIONS, ())  # Token rows are the same whatever the recipe says.
 
@@ -90,7 +96,10 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
 
 
 def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
-    """Return the plan that adds positions of a kind, or none if the source has no rows of it."""
+    """Return the plan that adds positions of a kind to the rows of a file.
+
+    Learned ones are none if the file has no position layer.
+    """
     if kind == DEFAULT_KIND and source.shape("position") is None:
         kind = NO_POSITIONS
     return Plan(kind, _STEPS_OF_KIND[kind])
