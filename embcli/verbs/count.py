@@ -197,7 +197,7 @@ class Counts(Result, verb="count"):
         return self.counting.total
 
     @property
-    def encodings(self) -> tuple[str, ...]:
+    def encodings(self) -> Names:
         """The names of the encodings."""
         return tuple(self.total.tokens)
 

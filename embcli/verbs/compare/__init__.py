@@ -31,7 +31,7 @@ class Comparison(Outputs, Result, verb="compare"):
 
     tokens: Tokens
     run: Document
-    show: tuple[str, ...] | None  # chosen steps and outputs; None: the IDs and both outputs
+    show: Names | None  # chosen steps and outputs; None: the IDs and both outputs
     draw: bool
 
     @property
@@ -93,7 +93,7 @@ def compare(
     *,
     special: bool = False,
     no_added: bool = False,
-    show: tuple[str, ...] | str | None = None,
+    show: Names | str | None = None,
     gradient: bool = False,
     learning_rate: float | None = None,
     draw: bool = False,
@@ -152,7 +152,7 @@ def compare(
     )
 
 
-def _chosen_steps(show: tuple[str, ...] | str) -> tuple[str, ...]:
+def _chosen_steps(show: Names | str) -> Names:
     """Return the steps and outputs to show; raise InputError for an unknown one."""
     names = (show,) if isinstance(show, str) else show
     for name in names:
