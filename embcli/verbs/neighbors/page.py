@@ -39,19 +39,19 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     if search.searched < size:
         rows += f" of {size:,}"
     yield safe_text(f"Searched {rows}; a query's own tokens are left out.")
-    if len(search.not_finite):
-        yield safe_text(_not_ranked(search.not_finite, "with NaN or infinity"))
-    if len(search.zero):
-        yield safe_text(_not_ranked(search.zero, "of zeros, without a direction"))
+    kinds = {
+        "with NaN or infinity": search.not_finite,
+        "of zeros, without a direction": search.zero,
+    }
+    for kind, ids in kinds.items():
+        if len(ids):
+            some = first_of(map(str, ids), _MOST_IDS)
+            yield safe_text(f"Not ranked: {counted(len(ids), 'row')} {kind}: {some}")
 
     yield from omitted(omission(queries, "query number", first=1))
     if neighbors.origin.is_seeded:
         yield safe_text("These similarities mean nothing before training.")
     yield from origin_lines(neighbors.origin)
-
-
-def _not_ranked(ids: np.ndarray, kind: str) -> str:
-    return f"Not ranked: {counted(len(ids), 'row')} {kind}: {first_of(map(str, ids), _MOST_IDS)}"
 
 
 def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
