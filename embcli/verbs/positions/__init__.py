@@ -213,9 +213,9 @@ def _metric(source: Source, metric: Similarity | None, is_similarity: bool) -> S
 
     Rows of a model have lengths of their own, which a dot product would show.
     """
+    if metric is None:
+        return "dot" if source.origin.is_seeded else "cosine"
     check_choice("metric", metric, get_args(Similarity))
-    if metric is not None and not is_similarity:
+    if not is_similarity:
         raise InputError(Sentence("{metric} goes with {similarity}"))
-    if metric is not None:
-        return metric
-    return "dot" if source.origin.is_seeded else "cosine"
+    return metric
