@@ -772,7 +772,6 @@ def explore(
     text: Annotated[
         str | None, option("View", "Begin at the tokens of a text.", "--text TEXT")
     ] = None,
-    sort: o.Sort = "id",
 ) -> int:
     """Walk through a matrix, full-screen.
 
@@ -790,7 +789,7 @@ def explore(
     """
     from embcli.cli.explore import walk
 
-    return walk(one_path(named, model.path), model, layer, row, text, sort)
+    return walk(one_path(named, model.path), model, layer, row, text)
 
 
 @command("Text and vectors")

@@ -23,7 +23,6 @@ def walk(
     layer: TokenLayer,
     row: str | None,
     text: str | None,
-    sort: str,
 ) -> int:
     """Show the full screen, and print the command of the screen that was left.
 
@@ -54,7 +53,7 @@ def walk(
     model = Model(found.source, found.encoding, found.notes)
     matrix = ExploredMatrix(model, speller(path, model_options), layer)
     first_row = 0 if row is None else matrix.row_of(row)
-    explorer = app.Explorer(matrix, first_row, text, sort)
+    explorer = app.Explorer(matrix, first_row, text)
     status = app.run(explorer)
     if status == 0:
         print(*map(in_line, explorer.return_value or []), sep="\n")
