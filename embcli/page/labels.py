@@ -90,9 +90,9 @@ def first_rows(
     return first_of([f"{row} {shown(token)}".strip() for row, token in pairs], most, separator)
 
 
-def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:
+def row_names(rows: np.ndarray, encoding: Encoding | None) -> list[Text]:
     """Return the names of rows: their tokens, or their numbers."""
-    pairs = zip(rows.tolist(), tokens, strict=True)
+    pairs = zip(rows.tolist(), tokens_of(rows, encoding), strict=True)
     return [safe_text(shown(token) or row) for row, token in pairs]
 
 

@@ -163,7 +163,7 @@ class WeightMatrix(Result, verb="weights"):
 
         yield title(self.title)
         if self.is_map:
-            yield Map(values, row_names(ids, tokens_of(ids, self.encoding)))
+            yield Map(values, row_names(ids, self.encoding))
             yield from omitted(missing, parameters=("rows",))
             yield ""
         else:

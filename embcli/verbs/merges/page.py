@@ -39,15 +39,14 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     if trees is None:
         yield title("Each piece, merged pair by pair: the pair of the lowest rank first")
         yield from _table(result)
+        if result.draw:
+            yield ""
+            many = f"there are more than {_MOST_TREES} trees"
+            yield safe_text(f"Not drawn: {many}, or one is wider than the page.")
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
         yield Flow([[tree] for tree in trees])
-    if result.draw and trees is None:
-        yield ""
-        yield safe_text(
-            f"Not drawn: there are more than {_MOST_TREES} trees, or one is wider than the page."
-        )
     yield ""
     yield _totals(result)
     yield from _stop(result)

@@ -74,7 +74,7 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
 def _map(neighbors: Neighbors, number: int) -> RenderResult:
     ids = neighbors.search.rankings[number].ids
     query = safe_text(_query_in_words(neighbors, number), "strong")
-    labels = [query, *row_names(ids, neighbors.tokens(ids))]
+    labels = [query, *row_names(ids, neighbors.encoding)]
     yield Map(neighbors.vectors_of(number, ids), labels)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")

@@ -43,8 +43,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             most_rows = len(view.row_numbers)
             lines_elsewhere = len(heading) + len(notes) + 2 * len(views) + _LINES_BELOW
             lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // len(views)
-        matrix = _drawn(table, view, most_rows, lines)
-        yield matrix
+        yield _drawn(table, view, most_rows, lines)
     if notes:
         yield ""
     yield from notes
