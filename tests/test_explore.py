@@ -181,7 +181,8 @@ async def test_every_screen_names_commands_that_print_its_numbers(in_process, tm
 async def test_rows_are_sorted_by_norm_and_by_id_again(tmp_path):
     path = broken(tmp_path)
     expected = np.argsort(-norms(np.load(path)), kind="stable")
-    async with walk(path, sort="norm") as (app, pilot):
+    async with walk(path) as (app, pilot):
+        await press(pilot, "s")
         assert held(app, np.load(path))
         assert app.matrix.by_norm
 

@@ -647,10 +647,7 @@ def audit(
     *,
     named: o.Path_ = None,
     model: ModelOptions,
-    layer: Annotated[
-        names.TokenLayer | None,
-        option("Model", "Audit only this matrix.", "", default="token, and a head of its own"),
-    ] = None,
+    layer: o.OnlyLayer = None,
     fail_on: Annotated[
         Any,
         option(
@@ -694,10 +691,7 @@ def diff(
     tuned: Annotated[str, argument("TUNED", "The other model, usually fine-tuned from BASE.")],
     encoding: o.Encoding = None,
     tensor: o.Tensor = None,
-    layer: Annotated[
-        names.TokenLayer | None,
-        option("Model", "Compare only this matrix.", "", default="token, and heads of their own"),
-    ] = None,
+    layer: o.OnlyLayer = None,
     tokens: Annotated[
         bool, option("View", "Compare the tokens and their IDs, not the rows.", "--tokens")
     ] = False,
@@ -778,7 +772,6 @@ def explore(
     text: Annotated[
         str | None, option("View", "Begin at the tokens of a text.", "--text TEXT")
     ] = None,
-    sort: o.Sort = "id",
 ) -> int:
     """Walk through a matrix, full-screen.
 
@@ -796,7 +789,7 @@ def explore(
     """
     from embcli.cli.explore import walk
 
-    return walk(one_path(named, model.path), model, layer, row, text, sort)
+    return walk(one_path(named, model.path), model, layer, row, text)
 
 
 @command("Text and vectors")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from embcli.atomic import refuse_replacing
 from embcli.cli import groups
 from embcli.cli.console import say
-from embcli.cli.options import flag_of, formats_that_show
+from embcli.cli.options import ShownIn, flag_of
 from embcli.errors import OutputError
 from embcli.formats import CONTENTS, SUFFIXES, FormatName, content_of, or_list
 from embcli.names import MATRICES, OUTPUTS
@@ -127,13 +127,14 @@ def _refuse_options(
 ) -> None:
     """Raise OutputError for an option that the format cannot show."""
     for flag in flags:
-        name = flag.name
-        formats = formats_that_show(flag.annotation)
-        if formats and groups.is_given(options[name]) and format not in formats:
-            needed = f"it needs --format {or_list(formats)}"
-            if format == "table" and path is None:
-                needed += f", as in: -o picture.{formats[0]}"
-            raise OutputError(f"{flag_of(name)} cannot be shown in {format}; {needed}")
+        if not groups.is_given(options[flag.name]):
+            continue
+        for mark in getattr(flag.annotation, "__metadata__", ()):
+            if isinstance(mark, ShownIn) and format not in mark.formats:
+                needed = f"it needs --format {or_list(mark.formats)}"
+                if format == "table" and path is None:
+                    needed += f", as in: -o picture.{mark.formats[0]}"
+                raise OutputError(f"{flag_of(flag.name)} cannot be shown in {format}; {needed}")
 
 
 def _style_options(options: Options) -> "dict[str, Any]":

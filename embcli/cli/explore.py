@@ -23,7 +23,6 @@ def walk(
     layer: TokenLayer,
     row: str | None,
     text: str | None,
-    sort: str,
 ) -> int:
     """Show the full screen, and print the command of the screen that was left.
 
@@ -34,12 +33,7 @@ def walk(
             f"explore reads all rows again and again, so not over the network: {path!r}",
             f"Download it: hf download; then explore it without {PREFIX}",
         )
-    is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
-    if is_dumb or not all(map(is_terminal, streams)):
-        raise OutputError(
-            "explore is a full screen and needs a terminal; embcli weights prints rows"
-        )
+    _check_terminal()
     try:
         from embcli.explore import app
     except ImportError as error:
@@ -59,8 +53,17 @@ def walk(
     model = Model(found.source, found.encoding, found.notes)
     matrix = ExploredMatrix(model, speller(path, model_options), layer)
     first_row = 0 if row is None else matrix.row_of(row)
-    explorer = app.Explorer(matrix, first_row, text, sort)
+    explorer = app.Explorer(matrix, first_row, text)
     status = app.run(explorer)
     if status == 0:
         print(*map(in_line, explorer.return_value or []), sep="\n")
     return status
+
+
+def _check_terminal() -> None:
+    is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
+    if is_dumb or not all(map(is_terminal, streams)):
+        raise OutputError(
+            "explore is a full screen and needs a terminal; embcli weights prints rows"
+        )

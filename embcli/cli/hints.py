@@ -107,7 +107,12 @@ def _cure_of_option(error: Any, command: str, group: Any) -> str:
     candidates = [option, *(meant or ())]
     if cure or not own.isdisjoint(candidates):
         return cure
-    for flag in candidates:
+    return _place_of(candidates, group)
+
+
+def _place_of(flags: Sequence[str], group: Any) -> str:
+    """Return which commands have the first of some options that any has, or ""."""
+    for flag in flags:
         others = [each for each in group.commands if flag in _flags(group.commands[each])]
         if others:
             where = ", ".join(others) if len(others) < 6 else "other commands"

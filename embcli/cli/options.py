@@ -120,14 +120,6 @@ class ShownIn(NamedTuple):
 ON_PAGES = ShownIn(VIEWS)
 
 
-def formats_that_show(annotation: Any) -> tuple[FormatName, ...]:
-    """Return the formats that can show a marked option; none if all can."""
-    for mark in getattr(annotation, "__metadata__", ()):
-        if isinstance(mark, ShownIn):
-            return mark.formats
-    return ()
-
-
 MODEL = "A model: file, folder, name in the Hugging Face cache, or hf://org/name."
 ENCODING = (
     "An encoding or a model by tiktoken's name, a tokenizer's file, a GGUF, words:TEXTFILE, or "
@@ -193,6 +185,10 @@ NoCache = Annotated[bool, option("Model", "Do not use the cache.", "--no-cache")
 TokenLayer = Annotated[
     names.TokenLayer,
     option("Model", "Token matrix or output head; the same if tied."),
+]
+OnlyLayer = Annotated[
+    names.TokenLayer | None,
+    option("Model", "Only this matrix.", "", default="token, and a head of its own"),
 ]
 
 # What is shown.

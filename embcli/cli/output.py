@@ -56,7 +56,10 @@ class ResultWriter:
             if self.format == "table" and not is_file:
                 self.show(self._page_of(result))
             else:
-                self._write_other(result)
+                kind: Content = "page" if self.format in VIEWS else "data"
+                write = result._writer(self.format)
+                with self._open(kind) as file:
+                    write(file)
         result.notes.finish()
         if result._why_no and self.path is not None:
             say(f"status 1: {result._why_no}")
@@ -96,13 +99,6 @@ class ResultWriter:
             encoding = sys.stdout.encoding or encoding
         text = export.text(page, width, lines, self.is_colored, self.style.theme)
         self._write_bytes(text.encode(encoding, "backslashreplace"), "page")
-
-    def _write_other(self, result: Result) -> None:
-        """Write a page in another format than a table, or data."""
-        kind: Content = "page" if self.format in VIEWS else "data"
-        write = result._writer(self.format)
-        with self._open(kind) as file:
-            write(file)
 
     def _write_bytes(self, content: bytes, kind: Content) -> None:
         """Write a page or a text; on a terminal, a text is escaped and its last line ended."""

@@ -91,9 +91,7 @@ class Explorer(App[list[str]]):
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
-    def __init__(
-        self, matrix: ExploredMatrix, row: int = 0, text: str | None = None, sort: str = "id"
-    ) -> None:
+    def __init__(self, matrix: ExploredMatrix, row: int = 0, text: str | None = None) -> None:
         super().__init__()
         # Textual's scrolling would otherwise go on in a screen that has been closed.
         self.animation_level = "none"
@@ -103,7 +101,6 @@ class Explorer(App[list[str]]):
         self.matrix = matrix
         self.first_screen = MatrixScreen(matrix, row)
         self.first_text = text
-        self.first_sort = sort
         self.words: list[str] = []  # empty until the vocabulary has been read
 
     def get_driver_class(self) -> type[Driver]:
@@ -121,8 +118,6 @@ class Explorer(App[list[str]]):
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         for note in self.matrix.model.notes:
             self.notify(note, severity="warning", markup=False)
-        if self.first_sort == "norm":
-            self.first_screen.action_sort()
         if self.first_text is not None:
             await self._open(FindScreen(self.matrix, self.first_text))
 

@@ -249,10 +249,6 @@ class MatrixScreen(ExplorerScreen):
         super().__init__(matrix)
         self.lines = MatrixLines(matrix, row)
 
-    @property
-    def row(self) -> int:
-        return self.lines.row
-
     def body(self) -> ComposeResult:
         yield self.lines
 
@@ -274,10 +270,9 @@ class MatrixScreen(ExplorerScreen):
         if lines.heat_limit is None:
             stop = lines.first_column + lines.columns_shown
             words = ["--columns", f"{lines.first_column}:{stop}"]
-        if self.matrix.by_norm:
-            words += ["--sort", "norm"]
         rows = f"{ids[0]}:{ids[-1] + 1}"
         if self.matrix.by_norm:
+            words += ["--sort", "norm"]
             rows = ",".join(map(str, ids))
         return [self.matrix.spell("weights", "--rows", rows, *words)]
 
@@ -285,7 +280,7 @@ class MatrixScreen(ExplorerScreen):
         self.lines.action_go_to(row, column)
 
     async def action_open(self) -> None:
-        await self.app.open_row(self.row)
+        await self.app.open_row(self.lines.row)
 
     def action_sort(self) -> None:
         """Sort by norm, which takes a pass over the matrix the first time, or by ID again."""

@@ -131,7 +131,6 @@ class RowScreen(ExplorerScreen):
             table.add_column(right(name), width=11)
 
     def on_screen_resume(self) -> None:
-        self.show_title()
         self._search()
 
     def on_screen_suspend(self) -> None:

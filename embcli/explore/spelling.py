@@ -13,10 +13,8 @@ def speller(path: str | None, options: dict[str, Any]) -> Spell:
 
     def spell(verb: str, *words: str) -> str:
         line = ["embcli", verb]
-        if path is not None and verb == "weights":
-            line.append(path)
-        elif path is not None:
-            line += ["--from", path]
+        if path is not None:
+            line += [path] if verb == "weights" else ["--from", path]
         for name, value in options.items():
             flag = f"--{name.replace('_', '-')}"
             if value is True:

@@ -189,14 +189,14 @@ class ExplorerScreen(Screen[int]):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         worker = event.worker
         with suppress(NoMatches):  # as the app ends, a screen's widgets go before the screen
+            if event.state not in (WorkerState.SUCCESS, WorkerState.ERROR):
+                return
+            self.progress = ""
             if event.state is WorkerState.SUCCESS:
-                self.progress = ""
                 self.finished(worker.name, worker.result)
-                self.show_title()
-            elif event.state is WorkerState.ERROR:
-                self.progress = ""
+            else:
                 self.failed(worker.name, worker.error)
-                self.show_title()
+            self.show_title()
 
     def finished(self, name: str, result: Any) -> None:
         """Show the result of the pass of this name."""

@@ -39,12 +39,10 @@ def token_label(tokens: Sequence[bytes | None]) -> Label:
     return Label("token", cells, "left", short=True)
 
 
-def id_labels(
-    ids: np.ndarray, tokens: Sequence[bytes | None] | None, name: str = "ID"
-) -> list[Label]:
+def id_labels(ids: np.ndarray, encoding: Encoding | None, name: str = "ID") -> list[Label]:
     labels = [Label(name, ids)]
-    if tokens is not None:
-        labels.append(token_label(tokens))
+    if encoding is not None:
+        labels.append(token_label(tokens_of(ids, encoding)))
     return labels
 
 
@@ -92,9 +90,9 @@ def first_rows(
     return first_of([f"{row} {shown(token)}".strip() for row, token in pairs], most, separator)
 
 
-def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:
+def row_names(rows: np.ndarray, encoding: Encoding | None) -> list[Text]:
     """Return the names of rows: their tokens, or their numbers."""
-    pairs = zip(rows.tolist(), tokens, strict=True)
+    pairs = zip(rows.tolist(), tokens_of(rows, encoding), strict=True)
     return [safe_text(shown(token) or row) for row, token in pairs]
 
 

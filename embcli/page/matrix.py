@@ -103,13 +103,11 @@ class Matrix(Strips):
             parameters.append("precision")
         elif self.column == "column":
             parameters.append("columns")
-        note = left_out(
-            self.rows_left_out, columns_left_out, decimals_left_out, parameters=parameters
-        )
-        if note is not None or self.has_notes:
+        parts = (self.rows_left_out, columns_left_out, decimals_left_out)
+        notes = list(left_out(*parts, parameters=parameters))
+        if notes or self.has_notes:
             yield ""
-        if note is not None:
-            yield note
+        yield from notes
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         width = options.max_width
@@ -135,6 +133,11 @@ class Matrix(Strips):
         """Return whether all columns fit, if tokens are shortened."""
         _, short, _ = label_versions(self.labels)
         return self._room_for(short, width) >= len(self.numbers)
+
+    def columns_shown(self, width: int) -> int:
+        """Return how many columns a page shows."""
+        _, excerpt = self._excerpt(width)
+        return len(excerpt.places)
 
     def _tables(self, width: int) -> RenderResult:
         """Yield all columns, in as many tables as they need."""

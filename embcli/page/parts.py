@@ -6,7 +6,7 @@ which parameters change what they are about, so that nothing printed is read bac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -87,33 +87,31 @@ class LeftOut(Note):
     """The note on what a page leaves out, with the parameters that show it."""
 
 
-def left_out(*parts: str, parameters: Sequence[str] = ()) -> LeftOut | None:
-    """Return the note on what is not shown, `Left out: row 3 (1 of 9).`, or None for nothing."""
-    missing = " and ".join(part for part in parts if part)
-    if not missing:
-        return None
-    return LeftOut(f"Left out: {missing}.", *parameters)
+def left_out(*parts: str, parameters: Sequence[str] = ()) -> Iterator[LeftOut]:
+    """Yield the note on what is not shown, `Left out: row 3 (1 of 9).`, or nothing."""
+    missing = " and ".join(filter(None, parts))
+    if missing:
+        yield LeftOut(f"Left out: {missing}.", *parameters)
 
 
 def omitted(*parts: str, parameters: Sequence[str] = ()) -> RenderResult:
     """Yield a blank line and the note on what is not shown, or nothing."""
-    note = left_out(*parts, parameters=parameters)
-    if note is not None:
+    for note in left_out(*parts, parameters=parameters):
         yield ""
         yield note
 
 
-def omission(excerpt: Excerpt, what: str, numbers: np.ndarray | None = None) -> str:
+def omission(excerpt: Excerpt, what: str, numbers: np.ndarray | None = None, first: int = 0) -> str:
     """Return in words what an excerpt leaves out, `columns 3 to 252 (250 of 256)`, or "".
 
-    `numbers` are the numbers of all places, by default counted from 0.
+    `numbers` are the numbers of all places, by default counted from `first`.
     """
     if not excerpt.left_out:
         return ""
     import numpy as np
 
     if numbers is None:
-        numbers = np.arange(excerpt.total)
+        numbers = np.arange(first, first + excerpt.total)
     hidden = numbers[excerpt.leading : excerpt.total - excerpt.trailing]
     share = f"({excerpt.left_out:,} of {excerpt.total:,})"
     if len(hidden) == 1:

@@ -24,6 +24,7 @@ from embcli.errors import InputError, Notes, RangeError
 from embcli.names import DEFAULT_ENCODING, __version__
 from embcli.records import FieldType, Names, NumbersBy, Piece, Records
 from embcli.result import Result
+from embcli.selection import Excerpt
 from embcli.text import original_bytes
 from embcli.wording import Sentence, counted, in_data
 
@@ -45,10 +46,6 @@ class Count(NamedTuple):
     tokens: dict[str, int]  # by the name of the encoding
     characters: int
     bytes: int
-
-    def characters_per_token(self, name: str) -> str:
-        tokens = self.tokens[name]
-        return f"{self.characters / tokens:.2f}" if tokens else ""
 
     def plus(self, row: Count) -> Count:
         """Return a total to which a row is added."""
@@ -200,7 +197,7 @@ class Counts(Result, verb="count"):
         return self.counting.total
 
     @property
-    def encodings(self) -> tuple[str, ...]:
+    def encodings(self) -> Names:
         """The names of the encodings."""
         return tuple(self.total.tokens)
 
@@ -232,7 +229,7 @@ class Counts(Result, verb="count"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of rows and their total, with as many columns as there is room for."""
-        from embcli.page import Label, Note, left_out, ruled, title
+        from embcli.page import Label, Note, omitted, ruled, title
         from embcli.page.table import least_width
 
         yield title(f"Tokens under {', '.join(self.encodings)}")
@@ -240,28 +237,25 @@ class Counts(Result, verb="count"):
         labels = [Label("file", [row.file or "text" for row in rows], "left", short=True)]
         if self.counting.lines:
             labels.append(_numbers("line", [row.line for row in rows]))
-        columns = self._columns(rows)
-        count = len(columns)
+        all_columns = self._columns(rows)
+        columns = [*all_columns]
         while columns and least_width([*labels, *columns], _LONGEST) > options.max_width:
             columns.pop()
-        omitted = self.total.line - len(self.ends)
-        gaps = [_END] if omitted else []
+        excerpt = Excerpt.ends(2 * _END, self.total.line)
         tones = [""] * len(self.ends)
         yield ruled(
             [*labels, *columns],
-            gaps=gaps,
+            gaps=excerpt.gaps,
             row_styles=[*tones, "strong"],
-            sections=[len(gaps) + len(self.ends)],
+            sections=[len(excerpt.gaps) + len(self.ends)],
         )
 
-        missing_rows = counted(omitted, "row") if omitted else ""
-        missing = count - len(columns)
-        note = left_out(missing_rows, counted(missing, "column") if missing else "")
-        if note is not None or self.counting.failures:
-            yield ""
-        if note is not None:
-            yield note
+        missing = {"row": excerpt.left_out, "column": len(all_columns) - len(columns)}
+        parts = [counted(number, what) for what, number in missing.items() if number]
+        yield from omitted(*parts)
         if self.counting.failures:
+            if not parts:
+                yield ""
             yield Note("The total is without what cannot be counted.")
 
     def _columns(self, rows: list[Count]) -> list[Label]:
@@ -274,7 +268,9 @@ class Counts(Result, verb="count"):
         for name in self.encodings:
             counts = [row.tokens[name] for row in rows]
             tokens.append(_numbers(name if several else "tokens", counts))
-            cells = [row.characters_per_token(name) for row in rows]
+            cells = []
+            for row, count in zip(rows, counts, strict=True):
+                cells.append(f"{row.characters / count:.2f}" if count else "")
             ratios.append(Label(f"chars/{name if several else 'token'}", cells))
         characters = _numbers("characters", [row.characters for row in rows])
         sizes = _numbers("bytes", [row.bytes for row in rows])

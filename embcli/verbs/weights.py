@@ -163,23 +163,22 @@ class WeightMatrix(Result, verb="weights"):
 
         yield title(self.title)
         if self.is_map:
-            yield Map(values, row_names(ids, tokens_of(ids, self.encoding)))
+            yield Map(values, row_names(ids, self.encoding))
             yield from omitted(missing, parameters=("rows",))
             yield ""
-            yield from self._facts()
-            return
-        yield Matrix(
-            self._labels(ids),
-            [Values(values)],
-            self.columns,
-            excerpt.gaps,
-            **self.style.of_numbers,
-            every=self._columns_chosen,
-            rows_left_out=missing,
-            rows_parameter="rows",
-            has_notes=not self.style.bare,
-            most_lines=slide_lines,
-        )
+        else:
+            yield Matrix(
+                self._labels(ids),
+                [Values(values)],
+                self.columns,
+                excerpt.gaps,
+                **self.style.of_numbers,
+                every=self._columns_chosen,
+                rows_left_out=missing,
+                rows_parameter="rows",
+                has_notes=not self.style.bare,
+                most_lines=slide_lines,
+            )
         yield from self._facts()
 
     def _labels(self, ids: np.ndarray) -> list[Label]:
@@ -187,14 +186,11 @@ class WeightMatrix(Result, verb="weights"):
         from embcli.page.labels import id_labels
 
         name = "ID"
-        tokens = None
         if self.name == "position":
             name = "pos"
-        elif self.encoding is not None:
-            tokens = tokens_of(ids, self.encoding)
-        elif self.origin.is_custom_tensor:
+        elif self.encoding is None and self.origin.is_custom_tensor:
             name = "row"
-        labels = id_labels(ids, tokens, name)
+        labels = id_labels(ids, self.encoding, name)
         if self.order is not None:
             labels.append(Label("norm", written(self.order.norms[ids], self.style.precision)))
             labels.append(Label("rank", self.order.ranks[ids]))

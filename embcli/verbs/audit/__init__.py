@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
-
-import numpy as np
+from typing import Any, get_args
 
 from embcli.errors import check_choice, check_top
 from embcli.layer import Origin, shape_of
@@ -21,7 +19,6 @@ from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed, run_of
 from embcli.result import Result
-from embcli.tokens import tokens_of
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
 from embcli.verbs.audit.finding import (
@@ -36,9 +33,6 @@ from embcli.verbs.audit.load import Loading
 from embcli.verbs.audit.matrix import MatrixAudit, audited_matrix
 from embcli.verbs.audit.measure import unused
 from embcli.verbs.audit.others import check_other_tensors
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
 
@@ -115,9 +109,6 @@ class Audit(Result, verb="audit"):
     def _why_no(self) -> str:
         return kinds_in_words(self.failing)
 
-    def tokens(self, ids: np.ndarray) -> list[bytes | None]:
-        return tokens_of(ids, self.files.encoding)
-
     def records(self) -> Records:
         """Return a row for each finding; what holds for the whole model stands beside them."""
         run = run_of(self.files.encoding, **self.origin.document())
@@ -147,11 +138,6 @@ class Audit(Result, verb="audit"):
             "not_asked": self.loading.not_asked or None,
             "matrices": {matrix.name: _totals_of(matrix) for matrix in self.matrices},
         }
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.audit.page import page
-
-        yield from page(self)
 
 
 def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:

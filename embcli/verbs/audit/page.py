@@ -30,7 +30,7 @@ from embcli.verbs.audit.finding import kinds_in_words
 from embcli.wording import QUANTILES, counted
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from embcli.verbs.audit import Audit, MatrixAudit
 
@@ -43,7 +43,7 @@ class Fact(NamedTuple):
     is_bad: bool = False  # whether no model can use such a matrix
 
 
-def page(audit: Audit) -> Iterator[RenderableType]:
+def page(audit: Audit, console: Console, options: ConsoleOptions) -> RenderResult:
     main = audit.main
     rows, columns = main.shape
     sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
@@ -61,10 +61,7 @@ def page(audit: Audit) -> Iterator[RenderableType]:
     candidates = Excerpt.first(audit.top, len(matrix.candidates))
     if candidates.total:
         yield _candidates_table(audit, candidates)
-    ranks = np.arange(1, candidates.total + 1)
-    missing = left_out(omission(candidates, "candidate", ranks), parameters=("top",))
-    if missing is not None:
-        yield missing
+    yield from left_out(omission(candidates, "candidate", first=1), parameters=("top",))
     yield from origin_lines(audit.origin)
     yield _verdict(audit)
 
@@ -173,7 +170,7 @@ def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     """Return a table of the candidates that resemble unused rows most."""
     matrix = audit.listed
     ids = matrix.ranked[excerpt.places]
-    labels = id_labels(ids, audit.tokens(ids))
+    labels = id_labels(ids, audit.files.encoding)
     for name, values in matrix.values.items():
         cells = written(values[ids], audit.style.precision)
         labels.append(Label(name.replace("_", " "), cells))

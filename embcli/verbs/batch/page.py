@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from rich.cells import cell_len
@@ -133,29 +133,25 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     labels = _sample_labels(batches, excerpt.places)
     missing = [omission(excerpt, "row")]
 
-    words: list[str] = []
-    whole: list[str] = []
+    values = [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")]
+    table = Matrix(labels, values, np.arange(length), excerpt.gaps, column="position")
+    has_whole_tokens = True
     if batches.tokens.encoding is not None:
-        whole = _words(batches, ids, sys.maxsize)
-        room = _room_for_words(ids, labels, width, length)
-        all_positions_fit = room >= -GAP  # which a column of tokens adds
-        if not all_positions_fit:
-            room = _room_for_words(ids, labels, width, min(_FEW_POSITIONS, length))
-        words = _words(batches, ids, room)
-        if words:
-            labels.append(Label("tokens", words, "left"))
+        all_positions_fit = table.fits(width)
+        for words in _words(batches, ids):
+            wider = replace(table, labels=[*labels, Label("tokens", words, "left")])
+            has_room = wider.fits(width)
+            if not all_positions_fit:
+                has_room = wider.columns_shown(width) >= _FEW_POSITIONS
+            if has_room:
+                table = wider
+                break
+            has_whole_tokens = False
         else:
             missing.append("the tokens")
 
-    yield Matrix(
-        labels,
-        [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")],
-        np.arange(length),
-        excerpt.gaps,
-        column="position",
-        rows_left_out=" and ".join(filter(None, missing)),
-    )
-    if words != whole:
+    yield replace(table, rows_left_out=" and ".join(filter(None, missing)))
+    if not has_whole_tokens:
         yield Hint(("draw",))
 
 
@@ -168,33 +164,15 @@ def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
     return labels
 
 
-def _words(batches: Batches, ids: np.ndarray, room: int) -> list[str]:
-    """Return the tokens of samples, (n, T + 1): the last target after all inputs or the first.
-
-    There are none without room for these.
-    """
+def _words(batches: Batches, ids: np.ndarray) -> tuple[list[str], list[str]]:
+    """Return the tokens of samples, (n, T + 1): the last target after all inputs or the first."""
     whole = []
     short = []
     for sample in ids:
         *inputs, target = map(shown, batches.tokens.bytes_of(sample))
         whole.append(f"{' '.join(inputs)} → {target}")
         short.append(f"{inputs[0]} … → {target}")
-    for words in (whole, short):
-        if max(map(cell_len, words)) <= room:
-            return words
-    return []
-
-
-def _room_for_words(ids: np.ndarray, labels: list[Label], width: int, positions: int) -> int:
-    """Return the cells that labels, and inputs and targets at some positions, leave of a line."""
-    columns = ids.shape[1] - 1
-    largest = max(int(ids.max()), columns - 1)
-    cell = len(str(largest))  # The widest header is the last position.
-    block = 3 + positions * (cell + GAP)
-    if positions < columns:
-        block += 1 + GAP  # dots
-    taken = least_width(labels, 0) + GAP
-    return width - taken - 2 * block
+    return whole, short
 
 
 # --- the picture of the windows ---
@@ -240,7 +218,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     yield safe_text("■ input, □ last target (the others are inputs, too); no mark: in no sample")
     excerpt = Excerpt.first(shown_tokens, stop - first)
     if excerpt.left_out:
-        missing = omission(excerpt, "token", np.arange(first, stop))
+        missing = omission(excerpt, "token", first=first)
         yield Note(f"Left out: {missing}.", "width")
 
 
@@ -279,9 +257,10 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
 
     position_cells = list(positions.places) * len(order)
     labels = [Label("sample", order).spread(count), Label("pos", position_cells)]
-    labels += _id_labels(batches, "ID", ids[:, positions.places])
+    encoding = batches.tokens.encoding
+    labels += id_labels(ids[:, positions.places].ravel(), encoding)
     if batches.draw:
-        labels += _id_labels(batches, "target", ids[:, positions.places + 1])
+        labels += id_labels(ids[:, positions.places + 1].ravel(), encoding, "target")
 
     gaps = [gap * count for gap in samples.gaps]
     for place in range(len(order)):
@@ -296,9 +275,3 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
         **batches.style.of_numbers,
         rows_left_out=" and ".join(filter(None, missing)),
     )
-
-
-def _id_labels(batches: Batches, name: str, ids: np.ndarray) -> list[Label]:
-    ids = ids.ravel()
-    tokens = batches.tokens.bytes_of(ids) if batches.tokens.encoding else None
-    return id_labels(ids, tokens, name)

@@ -31,24 +31,12 @@ class Comparison(Outputs, Result, verb="compare"):
 
     tokens: Tokens
     run: Document
-    show: tuple[str, ...] | None  # chosen steps and outputs; None: the IDs and both outputs
+    show: Names | None  # chosen steps and outputs; None: the IDs and both outputs
     draw: bool
 
     @property
     def content(self) -> ContentKind:
         return content_of("compare", {"gradient": self.gradient, "show": self.show})
-
-    @property
-    def identical(self) -> bool:
-        """Whether both outputs have the same bits."""
-        return self.verdict.identical
-
-    @property
-    def one_hot(self) -> np.ndarray:
-        """The one-hot matrix, (T, V) float32."""
-        columns = np.arange(len(self.weight))
-        rows: np.ndarray = np.equal.outer(self.tokens.ids, columns).astype(np.float32)
-        return rows
 
     @property
     def _why_no(self) -> str:
@@ -105,7 +93,7 @@ def compare(
     *,
     special: bool = False,
     no_added: bool = False,
-    show: tuple[str, ...] | str | None = None,
+    show: Names | str | None = None,
     gradient: bool = False,
     learning_rate: float | None = None,
     draw: bool = False,
@@ -164,7 +152,7 @@ def compare(
     )
 
 
-def _chosen_steps(show: tuple[str, ...] | str) -> tuple[str, ...]:
+def _chosen_steps(show: Names | str) -> Names:
     """Return the steps and outputs to show; raise InputError for an unknown one."""
     names = (show,) if isinstance(show, str) else show
     for name in names:

@@ -198,20 +198,18 @@ def _matrix(
 
 
 def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
-    outputs = _output_table(comparison, width, most_rows)
-    is_in_turn = len(outputs.blocks) == 1
-    if is_in_turn:  # a token takes two lines
-        return _output_table(comparison, width, most_rows // 2)
-    return outputs
-
-
-def _output_table(comparison: Comparison, width: int, most_tokens: int) -> Matrix:
-    excerpt = Excerpt.ends(most_tokens, len(comparison.tokens))
-    places = excerpt.places
-    pair = Pair(comparison.embedding[places], comparison.linear[places])
-    labels = token_labels(comparison.tokens, places)
-    missing = omission(excerpt, "row")
-    return _pair_table(comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=missing)
+    for most_tokens in (most_rows, most_rows // 2):  # A token takes a line, or two.
+        excerpt = Excerpt.ends(most_tokens, len(comparison.tokens))
+        places = excerpt.places
+        pair = Pair(comparison.embedding[places], comparison.linear[places])
+        labels = token_labels(comparison.tokens, places)
+        gaps = excerpt.gaps
+        missing = omission(excerpt, "row")
+        table = _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
+        is_side_by_side = len(table.blocks) == 2
+        if is_side_by_side:
+            break
+    return table
 
 
 def _pair_table(
@@ -415,22 +413,23 @@ def _gradient_table(
     comparison: Comparison, gradient: Gradient, width: int, most_rows: int
 ) -> Matrix:
     """Return the gradients of IDs; after a step, their rows before and after it, too."""
-    most_stepped = 4
+    lines: dict[str, Pair] = {"": gradient}  # of an ID
     training = gradient.training
-    lines = ["row", "grad", "new row"] if training else [""]
-    excerpt = Excerpt.ends(most_stepped if training else most_rows, len(gradient.ids))
-    places = excerpt.places
-    pair = Pair(gradient.embedding[places], gradient.linear[places])
     if training is not None:
-        before = training.before[places]
-        embedding = _interleaved([before, pair.embedding, training.embedding[places]])
-        linear = _interleaved([before, pair.linear, training.linear[places]])
-        pair = Pair(embedding, linear)
+        most_rows = 4
+        before = Pair(training.before, training.before)
+        lines = {"row": before, "grad": gradient, "new row": training}
+    excerpt = Excerpt.ends(most_rows, len(gradient.ids))
+    places = excerpt.places
+    pair = Pair(
+        _interleaved([line.embedding[places] for line in lines.values()]),
+        _interleaved([line.linear[places] for line in lines.values()]),
+    )
     ids = Label("ID", gradient.ids[places])
     times = Label("n", gradient.times[places])
     labels = [ids.spread(len(lines)), times.spread(len(lines))]
     if training is not None:
-        labels.append(Label("", lines * len(places), "left"))
+        labels.append(Label("", [*lines] * len(places), "left"))
     gaps = [len(lines) * gap for gap in excerpt.gaps]
     missing = omission(excerpt, "ID", gradient.ids)
     return _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)

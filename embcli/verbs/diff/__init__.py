@@ -34,8 +34,6 @@ from embcli.verbs.diff.tokens import (
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
     from embcli.files.tensors import Tensor
 
 __all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
@@ -157,11 +155,6 @@ class Diff(Result, verb="diff"):
             "rules": self.rules,
         }
         return replace(listed(run, "rows", **columns), more={"diff": summary})
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from embcli.verbs.diff.page import page
-
-        yield from page(self)
 
 
 class Side(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +13,12 @@ from embcli.verbs.diff.tokens import counts_in_words
 from embcli.wording import counted, first_of
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from embcli.verbs.diff import Diff, Side
 
 
-def page(diff: Diff) -> Iterator[RenderableType]:
+def page(diff: Diff, console: Console, options: ConsoleOptions) -> RenderResult:
     yield title(f"{_matrices(diff).capitalize()}, row by row")
     for side in diff.sides:
         yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
@@ -39,10 +38,7 @@ def page(diff: Diff) -> Iterator[RenderableType]:
     if changed.total:
         yield from _changed_table(diff, changed)
         yield ""
-    ranks = np.arange(1, changed.total + 1)
-    missing = left_out(omission(changed, "changed row", ranks), parameters=("top",))
-    if missing is not None:
-        yield missing
+    yield from left_out(omission(changed, "changed row", first=1), parameters=("top",))
     for side in diff.sides:
         for reason in dict.fromkeys(side.origin.guesses.values()):
             yield safe_text(f"A guess for {side.name}: {reason}")
@@ -68,7 +64,7 @@ def _matrix_in_words(diff: Diff, side: Side) -> str:
     return text
 
 
-def _changed_table(diff: Diff, excerpt: Excerpt) -> Iterator[RenderableType]:
+def _changed_table(diff: Diff, excerpt: Excerpt) -> RenderResult:
     """Yield the tokens that changed most, and after a gap those that changed least."""
     pairs = diff.changed[excerpt.places]
     base_rows, tuned_rows = diff.matching.pairs

@@ -12,8 +12,6 @@ from functools import cached_property
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-
 from embcli.encodings import Encoding
 from embcli.encodings.encoding import Rules
 from embcli.errors import Notes, check_top
@@ -224,10 +222,8 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
         excerpt = Excerpt.first(diff.top, len(changes))
         if changes:
             yield from _table(state, changes[: excerpt.leading])
-            omissions.append(omission(excerpt, f"{state} token", np.arange(1, excerpt.total + 1)))
-    missing = left_out(*omissions, parameters=("top",))
-    if missing is not None:
-        yield missing
+            omissions.append(omission(excerpt, f"{state} token", first=1))
+    yield from left_out(*omissions, parameters=("top",))
     verdict = "differ" if diff.changes else f"are equal in {counted(diff.same, 'token')}"
     if diff.lengths:
         verdict += f"; {diff.lengths}"

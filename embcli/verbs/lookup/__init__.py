@@ -13,12 +13,12 @@ from typing import Literal
 
 import numpy as np
 
-from embcli.errors import InputError, Notes, check_choice
+from embcli.errors import Notes, check_choice
 from embcli.layer import Layers, shape_of
 from embcli.names import MATRICES, MatrixName
 from embcli.numerics.steps import Term, apply
 from embcli.opened import Opened, TextOrIds
-from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, NO_POSITIONS, JoinedKind, kind_named
+from embcli.positions import DEFAULT_KIND, JOINED_KINDS, KINDS, JoinedKind, kind_named
 from embcli.recipe import AddType, Project, Recipe, Scale, in_words
 from embcli.records import ArraySpec, Document, Names, Records, in_pieces, run_of
 from embcli.result import MatrixOf, Result
@@ -220,8 +220,7 @@ def lookup(
     chosen = np.arange(len(tokens)) if only is None else occurrences(tokens, only, special)
     check_ids(tokens, vocabulary_size, can_enlarge=is_seeded)
     plan = plan_of(source, position, asked, notes)
-    if plan.kind == NO_POSITIONS and "position" in asked:
-        raise InputError(Sentence("{position} none has no rows that {show} could name"))
+    matrices = plan.matrices(asked)
     wanted = plan.wanted_rows(tokens)
     if "position" in wanted:
         context_length, _ = shape_of(source, "position")
@@ -229,7 +228,6 @@ def lookup(
     if trace is not None:
         check_trace(trace, plan, tokens)
     chosen_columns = select(columns, dim, "column")
-    matrices = plan.matrices(asked)
 
     # Open the layers for the rows that tokens pick and that a drawing shows.
     if draw:
@@ -256,13 +254,12 @@ def lookup(
 def _joined_kind(name: str) -> JoinedKind:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
     kind: JoinedKind = kind_named(name)
-    if kind in JOINED_KINDS:
-        return kind
     hint = ""
     if kind in KINDS:
         hint = "Rotary and relative positions are not added to a token row; "
         hint += "embcli positions rotary shows them"
-    check_choice("position", name, JOINED_KINDS, hint)
+    if kind not in JOINED_KINDS:
+        check_choice("position", name, JOINED_KINDS, hint)
     return kind
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -154,8 +153,8 @@ def _matrix(
     sections = range(0)
     if lines > 1:
         row_styles = [_STYLES_OF_RESULTS.get(term.name, "term") for term in terms]
-    if lines > 1 and is_spaced:
-        sections = range(0, lines * len(index), lines)
+        if is_spaced:
+            sections = range(0, lines * len(index), lines)
     return Matrix(
         labels,
         [Values(rows.reshape(-1, len(columns)))],
@@ -203,7 +202,6 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
     shown = lookup.shown
     origin = lookup.layers.origin
     recipe = lookup.plan.recipe
-    formula = in_words(lookup.plan.input_steps)
     if "token" in shown and not lookup.draw:
         tensor = f"tensor {origin.tensors['token']}, " if origin.is_custom_tensor else ""
         size = counted(lookup.layers["token"].shape[0], "token")
@@ -220,21 +218,31 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
             rows = f"{row} of C = {size}"
         yield f"position: {rows}"
     if "input" in shown:
-        types = [step for step in lookup.plan.input_steps if isinstance(step, AddType)]
-        if types:
-            height, width = origin.shapes["token_type"]
-            tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
-            yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
-        elif not lookup.plan.input_steps:
-            yield "input: the token row, the same at every position"
-        elif not _shows_sum(lookup):
-            yield f"input: {formula}"
-    if "hidden" in shown and recipe is not None:
+        yield from _remarks_on_input(lookup)
+
+    if recipe is None:
+        return
+    if "hidden" in shown:
         yield f"hidden: {recipe.words}; the first block of this {recipe.model} model reads it"
         if "input" in shown:
             yield "A file of one matrix (npy, csv) has input, not hidden, unless show names hidden."
-    if recipe is not None and recipe.part is not None:
+    if recipe.part is not None:
         yield f"part: {recipe.part}"
+
+
+def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
+    steps = lookup.plan.input_steps
+    formula = in_words(steps)
+    types = [step for step in steps if isinstance(step, AddType)]
+    if types:
+        origin = lookup.layers.origin
+        height, width = origin.shapes["token_type"]
+        tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
+        yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
+    elif not steps:
+        yield "input: the token row, the same at every position"
+    elif not _shows_sum(lookup):
+        yield f"input: {formula}"
 
 
 # --- the drawing ---
@@ -291,10 +299,9 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
 
 def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     """Yield the sum of one token, value by value."""
-    dim = lookup.layers["token"].shape[1]
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
-    terms = replace(lookup, columns=np.arange(dim)).terms_of_sum(np.array([place]))
-    *addends, input_term = [term for term in terms if term.name != "hidden"]
+    terms = lookup.terms_of_sum(np.array([place]), ("input",))
+    addends = terms[:-1]
 
     formula = ""
     for term in addends:
@@ -308,7 +315,7 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
             formula += f" row {row}"
     yield ""
     yield title(f"Trace of token {place}:{formula} = input row {place}")
-    yield from _lines_of_terms(lookup, [*addends, input_term], excerpt, width)
+    yield from _lines_of_terms(lookup, terms, excerpt, width)
     decimals = lookup.style.precision
     yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
 
@@ -320,15 +327,14 @@ def _lines_of_terms(
     lookup: Lookup, terms: Sequence[Term], columns: Excerpt, width: int
 ) -> Iterator[Table]:
     """Yield the terms of one token as tables, a line for each column, with signs before them."""
-    places = lookup.columns[columns.places]
-    number = Label("column", places)
+    number = Label("column", lookup.columns[columns.places])
     values = []
     for term in terms:
         row = term.values
         if term.factor is not None:  # of a scale, a sum shows the factor
             row = np.full_like(row, term.factor)
         values.append(row)
-    numbers = NumberFormat([row[:, lookup.columns] for row in values], lookup.style.precision)
+    numbers = NumberFormat(values, lookup.style.precision)
     cell = max(numbers.width, len("position"))
     most_terms = max((width - number.width) // (cell + 3), 1)  # a sign takes three cells
     for start in range(0, len(terms), most_terms):
@@ -336,7 +342,7 @@ def _lines_of_terms(
         labels = [number]
         for term, row in zip(terms[start:stop], values[start:stop], strict=True):
             if term.sign:
-                labels.append(Label("", [term.sign] * len(places)))
-            cells = [numbers.write(value) for value in row[0, places]]
+                labels.append(Label("", [term.sign] * len(columns.places)))
+            cells = [numbers.write(value) for value in row[0, columns.places]]
             labels.append(Label(term.name, cells))
         yield ruled(labels, gaps=columns.gaps, has_rule=False)

@@ -33,10 +33,15 @@ class Plan(NamedTuple):
     recipe: Recipe | None = None  # None unless the lookup follows the model's own recipe
 
     def matrices(self, asked: Names) -> Names:
-        """Return the names of the matrices that a lookup has, if the user asks for these."""
+        """Return the names of the matrices that a lookup has, if the user asks for these.
+
+        Raises InputError for the rows of no positions.
+        """
         names = ["token", "input"]
         if self.kind != NO_POSITIONS:
             names.insert(1, "position")
+        elif "position" in asked:
+            raise InputError(Sentence("{position} none has no rows that {show} could name"))
         if self.hidden_steps or "hidden" in asked:
             names.append("hidden")
         return tuple(names)
@@ -76,42 +81,64 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
 
     # What the model itself adds to its token rows, according to its files.
     recipe = source.recipe
-    if recipe is not None:
-        added_kind = _kind_of(recipe.steps)
+    steps = _stored_steps(source) if recipe is None else recipe.steps
+    _remark_guesses(source, steps, is_default, notes)
+    if recipe is not None and recipe.is_known:
         model_kind = _kind_of(recipe.input_steps)
-        has_types = False
-    else:
-        added_kind = NO_POSITIONS if source.shape("position") is None else DEFAULT_KIND
-        model_kind = added_kind
-        has_types = source.shape("token_type") is not None
-        if source.orphan_norm:
-            norm = quoted(source.orphan_norm)
-            notes.add(f"no file says how the model applies {norm}: these rows are before it")
-    if is_default and has_types:
+        if position in (None, model_kind, _kind_of(steps)):
+            return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
+    if "hidden" in matrices:
+        raise _hidden_is_unknown(recipe)
+
+    if recipe is None and is_default:
+        return Plan(_kind_of(steps), steps)
+    return _plan_of_kind(source, position or NO_POSITIONS)
+
+
+def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
+    """Return the plan that adds positions of a kind to the rows of a file.
+
+    Learned ones are none if the file has no position layer.
+    """
+    if kind == DEFAULT_KIND and source.shape("position") is None:
+        kind = NO_POSITIONS
+    return Plan(kind, _STEPS_OF_KIND[kind])
+
+
+def _hidden_is_unknown(recipe: Recipe | None) -> InputError:
+    why_no = "{show} hidden, what the first block reads, is not known for this model"
+    if recipe is not None and recipe.is_known:
+        why_no = (
+            "{show} hidden, what the first block reads, follows the positions of the model; "
+            "leave out {position}"
+        )
+    return InputError(Sentence(why_no))
+
+
+def _stored_steps(source: Source) -> Steps:
+    """Return the steps of a model without a recipe: they add the layers that it has."""
+    steps: list[RecipeStep] = []
+    if source.shape("token_type") is not None:
+        steps.append(AddType())
+    if source.shape("position") is not None:
+        steps.append(AddPosition())
+    return tuple(steps)
+
+
+def _remark_guesses(source: Source, steps: Steps, is_default: bool, notes: Notes) -> None:
+    """Add notes on what no file says, and by default one if the model adds no positions."""
+    recipe = source.recipe
+    if recipe is None and source.orphan_norm:
+        norm = quoted(source.orphan_norm)
+        notes.add(f"no file says how the model applies {norm}: these rows are before it")
+    if not is_default:
+        return
+    if recipe is None and any(isinstance(step, AddType) for step in steps):
         notes.add(
             "no file says so, but a model with token types adds the row of one: here that of type 0"
         )
-    elif is_default and added_kind == NO_POSITIONS:
+    elif _kind_of(steps) == NO_POSITIONS:
         notes.add(_why_no_positions(recipe))
-
-    if recipe is not None and recipe.is_known and position in (None, model_kind, added_kind):
-        return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
-    if "hidden" in matrices:
-        why_no = "{show} hidden, what the first block reads, is not known for this model"
-        if recipe is not None and recipe.is_known:
-            why_no = (
-                "{show} hidden, what the first block reads, follows the positions of the model; "
-                "leave out {position}"
-            )
-        raise InputError(Sentence(why_no))
-
-    kind = position or model_kind
-    if position == DEFAULT_KIND and source.shape("position") is None:
-        kind = NO_POSITIONS
-    steps = _STEPS_OF_KIND[kind]
-    if is_default and has_types:
-        steps = (AddType(), *steps)
-    return Plan(kind, steps)
 
 
 def _kind_of(steps: Steps) -> JoinedKind:

@@ -26,6 +26,19 @@ class StepRow(NamedTuple):
     step: DerivationStep
 
 
+_FIELDS = {
+    "piece": int,
+    "step": int,
+    "left": str,
+    "right": str,
+    "rank": int,
+    "score": float,
+    "id": int,
+    "token": str,
+}
+_KINDS_OF_PRIORITY = ("rank", "score")  # an encoding has the one or the other
+
+
 @dataclass(frozen=True, eq=False)
 class Merges(Result, verb="merges"):
     """The steps by which each piece of a text becomes tokens."""
@@ -53,21 +66,26 @@ class Merges(Result, verb="merges"):
 
         Only fields that this kind of encoding has are among them.
         """
-        rows = self.rows
-        steps = [row.step for row in rows]
-        fields: dict[str, tuple[type, list[Any]]] = {
-            "piece": (int, [row.piece for row in rows]),
-            "step": (int, [row.number for row in rows]),
-            "left": (str, [token_text(step.left) for step in steps]),
-            "right": (str, [token_text(step.right) for step in steps]),
-        }
-        if any(step.rank is not None for step in steps):
-            fields["rank"] = (int, [step.rank for step in steps])
-        if any(step.score is not None for step in steps):
-            fields["score"] = (float, [step.score for step in steps])
-        fields["id"] = (int, [step.token_id for step in steps])
-        fields["token"] = (str, [token_text(self.token_of(step)) for step in steps])
+        rows = [self._values_of(row) for row in self.rows]
+        fields = {}
+        for name, field_type in _FIELDS.items():
+            values = [row[name] for row in rows]
+            if name not in _KINDS_OF_PRIORITY or any(value is not None for value in values):
+                fields[name] = (field_type, values)
         return fields
+
+    def _values_of(self, row: StepRow) -> dict[str, Any]:
+        step = row.step
+        return {
+            "piece": row.piece,
+            "step": row.number,
+            "left": token_text(step.left),
+            "right": token_text(step.right),
+            "rank": step.rank,
+            "score": step.score,
+            "id": step.token_id,
+            "token": token_text(self.token_of(step)),
+        }
 
     def records(self) -> Records:
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))

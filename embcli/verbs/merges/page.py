@@ -11,7 +11,6 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from embcli.encodings.merging import Derivation
 from embcli.page import (
     Drawing,
     Flow,
@@ -26,7 +25,7 @@ from embcli.page import (
 )
 from embcli.selection import Excerpt
 from embcli.tokens import shown
-from embcli.verbs.merges import Merges
+from embcli.verbs.merges import Merges, StepRow
 from embcli.verbs.merges.tree import tree_lines
 from embcli.wording import counted, first_of
 
@@ -40,15 +39,14 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     if trees is None:
         yield title("Each piece, merged pair by pair: the pair of the lowest rank first")
         yield from _table(result)
+        if result.draw:
+            yield ""
+            many = f"there are more than {_MOST_TREES} trees"
+            yield safe_text(f"Not drawn: {many}, or one is wider than the page.")
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
         yield Flow([[tree] for tree in trees])
-    if result.draw and trees is None:
-        yield ""
-        yield safe_text(
-            f"Not drawn: there are more than {_MOST_TREES} trees, or one is wider than the page."
-        )
     yield ""
     yield _totals(result)
     yield from _stop(result)
@@ -76,27 +74,21 @@ def _stop(result: Merges) -> RenderResult:
 
 
 def _table(result: Merges) -> RenderResult:
-    all_rows = result.rows
-    excerpt = Excerpt.ends(_MOST_ROWS, len(all_rows))
-    rows = [all_rows[place] for place in excerpt.places]
+    excerpt = Excerpt.ends(_MOST_ROWS, len(result.rows))
+    rows = [result.rows[place] for place in excerpt.places]
     steps = [row.step for row in rows]
     fields = result.fields
-    piece_cells = []
-    previous = None
-    for row in rows:  # only the first row of a piece shows it
-        piece_cells.append("" if row.piece == previous else _piece_text(result.pieces[row.piece]))
-        previous = row.piece
-
     labels = [
-        Label("piece", piece_cells, "left", short=True),
+        Label("piece", _piece_cells(result, rows), "left", short=True),
         Label("step", [row.number or "" for row in rows]),
         Label("left", [shown(step.left) for step in steps]),
         Label("right", [shown(step.right) for step in steps], "left"),
     ]
-    if "rank" in fields:
-        labels.append(Label("rank", [_number_cell(step.rank, ",") for step in steps]))
-    if "score" in fields:
-        labels.append(Label("score", [_number_cell(step.score, ".4f") for step in steps]))
+    for name, form in (("rank", ","), ("score", ".4f")):
+        if name in fields:
+            _, numbers = fields[name]
+            cells = [_number_cell(numbers[place], form) for place in excerpt.places]
+            labels.append(Label(name, cells))
     tokens = [safe_text(shown(result.token_of(row.step)), token_style(row.piece)) for row in rows]
     labels.append(Label("token", tokens, "left", short=True))
     labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
@@ -104,8 +96,15 @@ def _table(result: Merges) -> RenderResult:
     yield from omitted(omission(excerpt, "row"))
 
 
-def _piece_text(piece: Derivation) -> str:
-    return shown(b"".join(piece.symbols))
+def _piece_cells(result: Merges, rows: list[StepRow]) -> list[str]:
+    """Return the pieces of some rows; only the first row of a piece shows it."""
+    cells = []
+    previous = None
+    for row in rows:
+        symbols = result.pieces[row.piece].symbols
+        cells.append("" if row.piece == previous else shown(b"".join(symbols)))
+        previous = row.piece
+    return cells
 
 
 def _number_cell(number: float | None, form: str = "") -> str:

@@ -39,20 +39,19 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     if search.searched < size:
         rows += f" of {size:,}"
     yield safe_text(f"Searched {rows}; a query's own tokens are left out.")
-    if len(search.not_finite):
-        yield safe_text(_not_ranked(search.not_finite, "with NaN or infinity"))
-    if len(search.zero):
-        yield safe_text(_not_ranked(search.zero, "of zeros, without a direction"))
+    kinds = {
+        "with NaN or infinity": search.not_finite,
+        "of zeros, without a direction": search.zero,
+    }
+    for kind, ids in kinds.items():
+        if len(ids):
+            some = first_of(map(str, ids), _MOST_IDS)
+            yield safe_text(f"Not ranked: {counted(len(ids), 'row')} {kind}: {some}")
 
-    numbers = np.arange(1, queries.total + 1)
-    yield from omitted(omission(queries, "query number", numbers))
+    yield from omitted(omission(queries, "query number", first=1))
     if neighbors.origin.is_seeded:
         yield safe_text("These similarities mean nothing before training.")
     yield from origin_lines(neighbors.origin)
-
-
-def _not_ranked(ids: np.ndarray, kind: str) -> str:
-    return f"Not ranked: {counted(len(ids), 'row')} {kind}: {first_of(map(str, ids), _MOST_IDS)}"
 
 
 def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
@@ -75,7 +74,7 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
 def _map(neighbors: Neighbors, number: int) -> RenderResult:
     ids = neighbors.search.rankings[number].ids
     query = safe_text(_query_in_words(neighbors, number), "strong")
-    labels = [query, *row_names(ids, neighbors.tokens(ids))]
+    labels = [query, *row_names(ids, neighbors.encoding)]
     yield Map(neighbors.vectors_of(number, ids), labels)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")
@@ -97,7 +96,7 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
     if neighbors.metric == "cosine":
         labels.append(_bars(scores))
     yield ruled(labels, gaps=excerpt.gaps)
-    yield from omitted(omission(excerpt, "rank", np.arange(1, excerpt.total + 1)))
+    yield from omitted(omission(excerpt, "rank", first=1))
 
 
 def _query_in_words(neighbors: Neighbors, number: int) -> str:

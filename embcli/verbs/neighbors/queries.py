@@ -60,8 +60,6 @@ def queries_of_tokens(
     Terms are texts in an encoding, or IDs if that is None. Raises InputError for a sequence without
     tokens and for IDs that a layer of `rows` rows does not have.
     """
-    plus = (plus,) if isinstance(plus, str) else plus
-    minus = (minus,) if isinstance(minus, str) else minus
     if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
         notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
 
@@ -83,6 +81,7 @@ def _terms(
     parameter: str, texts: Sequence[str], encoding: Encoding | None, rows: int
 ) -> tuple[np.ndarray, ...]:
     """Return the IDs of each term that a parameter adds or subtracts, (n,) each."""
+    texts = (texts,) if isinstance(texts, str) else texts
     encode = parse_ids if encoding is None else encoding.encode
     encoded = [encode(text) for text in texts]
     for text, ids in zip(texts, encoded, strict=True):

@@ -30,7 +30,7 @@ from embcli.positions.of_model import ModelPositions, open_layers, positions_of
 from embcli.positions.relative import LARGEST_DISTANCE, relative
 from embcli.positions.rotary import check_rotation, rotary
 from embcli.positions.sinusoidal import sinusoidal
-from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces
+from embcli.records import ArraySpec, Document, Records, in_pieces
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.seeded import check_size
 from embcli.selection import Selection, select
@@ -108,12 +108,6 @@ class PositionTable(Result, verb="positions"):
             specs[name] = ArraySpec((len(self.chosen), *row_shape), matrix.dtype)
             widths.append(int(np.prod(row_shape)))
 
-        def fields(places: np.ndarray, names: Names) -> Columns:
-            return dict.fromkeys(names, self.chosen[places])
-
-        def arrays(places: np.ndarray, names: Names) -> Columns:
-            return {name: named[name].rows(self.chosen[places]) for name in names}
-
         run: Document = {"embcli": __version__, "kind": self.model_positions.kind}
         if self.layers:
             run |= self.layers.origin.document()
@@ -128,7 +122,14 @@ class PositionTable(Result, verb="positions"):
             unit="positions",
             rows=len(self.chosen),
             fields={"position": int},
-            pieces=in_pieces(len(self.chosen), max(widths), fields, arrays),
+            pieces=in_pieces(
+                len(self.chosen),
+                max(widths),
+                lambda places, names: dict.fromkeys(names, self.chosen[places]),
+                lambda places, names: {
+                    name: named[name].rows(self.chosen[places]) for name in names
+                },
+            ),
             matrices=specs,
             columns=tuple(self.columns.tolist()),
             default=next(iter(named)),
@@ -212,9 +213,9 @@ def _metric(source: Source, metric: Similarity | None, is_similarity: bool) -> S
 
     Rows of a model have lengths of their own, which a dot product would show.
     """
+    if metric is None:
+        return "dot" if source.origin.is_seeded else "cosine"
     check_choice("metric", metric, get_args(Similarity))
-    if metric is not None and not is_similarity:
+    if not is_similarity:
         raise InputError(Sentence("{metric} goes with {similarity}"))
-    if metric is not None:
-        return metric
-    return "dot" if source.origin.is_seeded else "cosine"
+    return metric

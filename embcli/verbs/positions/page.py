@@ -43,8 +43,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
             most_rows = len(view.row_numbers)
             lines_elsewhere = len(heading) + len(notes) + 2 * len(views) + _LINES_BELOW
             lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // len(views)
-        matrix = _drawn(table, view, most_rows, lines)
-        yield matrix
+        yield _drawn(table, view, most_rows, lines)
     if notes:
         yield ""
     yield from notes
@@ -57,20 +56,15 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     if table.is_long:
         which = f"positions 0 to {SHORT_LENGTH - 1} of {shown.letter} = {length:,}, {shown.size}"
     if not table.is_similarity:
-        yield title(f"{kind.capitalize()} {which}: {_parameters(table)}")
+        parameters = 0  # numbers that training can change
+        if "position" in table.layers:
+            parameters = math.prod(table.layers["position"].shape)
+        yield title(f"{kind.capitalize()} {which}: {counted(parameters, 'parameter')}")
         yield safe_text(shown.formula)
         return
     name = "Cosines" if table.metric == "cosine" else "Dot products"
     yield title(f"{name} of {shown.similar_to}{kind} {which}")
     yield from map(safe_text, shown.meaning.split("\n"))
-
-
-def _parameters(table: PositionTable) -> str:
-    """Return in words how many numbers of these positions training can change."""
-    count = 0
-    if "position" in table.layers:
-        count = math.prod(table.layers["position"].shape)
-    return counted(count, "parameter")
 
 
 def _views(table: PositionTable) -> list[PositionMatrix]:

@@ -59,10 +59,6 @@ class Tokenizers(Result, verb="tokenizers"):
         """How many segments of the text are cut differently."""
         return int((~self._segments).sum())
 
-    @property
-    def has_different_ids(self) -> bool:
-        return len({tokens.ids.tobytes() for tokens in self.tokens}) > 1
-
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
         token_fields = Tokenization(self.tokens[0]).records().fields

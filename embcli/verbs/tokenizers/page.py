@@ -137,5 +137,6 @@ def _totals(result: Tokenizers) -> Iterator[Text]:
         same = counted(result.same, "token")
         yield safe_text(f"{same} in common, {counted(result.different, 'place')} cut differently")
     elif len(result.encodings) > 1:
-        ids = ", with different IDs" if result.has_different_ids else ""
+        distinct = {tokens.ids.tobytes() for tokens in result.tokens}
+        ids = ", with different IDs" if len(distinct) > 1 else ""
         yield safe_text(f"All cut it the same way{ids}")
