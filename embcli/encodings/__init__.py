@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Encoding",
-    "encoding_for_rows",
     "encoding_of_size",
     "get",
     "get_several",
@@ -239,11 +238,6 @@ def _of_asked(path: Path, name: str, asked: AskedTokenizer) -> Encoding:
 
     read = partial(read_tokenizer, path, asked.described)
     return HuggingFaceEncoding(path, name, read, asked)
-
-
-def encoding_for_rows(encoding: Encoding, size: int) -> Encoding | None:
-    """Return the encoding if the rows of a layer are its tokens: if V is the same."""
-    return encoding if size == encoding.vocabulary_size else None
 
 
 def encoding_of_size(size: int) -> Encoding | None:

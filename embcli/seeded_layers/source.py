@@ -28,10 +28,10 @@ def file_name(name: str, seeded: Seeded, build: Build) -> str:
 
     The token layer is drawn first, so that its shape changes the bits of the position layer.
     """
-    rows, dim = seeded.shape(name)
+    rows, dim = seeded.shapes[name]
     shapes = f"{rows}x{dim}"
     if name != "token":
-        rows_before, dim_before = seeded.shape("token")
+        rows_before, dim_before = seeded.shapes["token"]
         shapes += f"-after-{rows_before}x{dim_before}"
     drawn_by = f"torch-{build.torch}-{build.machine}-{build.cpu}-{build.libc}"
     return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{drawn_by}.npy")
@@ -75,7 +75,7 @@ class SeededSource:
         return SeededSource(seeded, self.store, self.encoding)
 
     def shape(self, name: str) -> tuple[int, int] | None:
-        return None if name == "head" else self.seeded.shape(name)
+        return self.seeded.shapes.get(name)
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         remarks = notes or Notes()
@@ -85,7 +85,7 @@ class SeededSource:
             layer: Layer
             if ids is not None and not ids.size:  # Nobody sees a row.
                 layer = KeptLayer(
-                    np.broadcast_to(np.float32(0), self.seeded.shape(name)), this_build()
+                    np.broadcast_to(np.float32(0), self.seeded.shapes[name]), this_build()
                 )
             else:
                 layer = self._kept(name) or self._drawn(name, ids, remarks)
@@ -98,7 +98,7 @@ class SeededSource:
         if self.store is None:
             return None
         file = file_name(name, self.seeded, this_build())
-        matrix = self.store.read(file, self.seeded.shape(name))
+        matrix = self.store.read(file, self.seeded.shapes[name])
         return None if matrix is None else KeptLayer(matrix, this_build())
 
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
