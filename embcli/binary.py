@@ -184,3 +184,10 @@ def parsed_object(binary: Binary, data: bytes, subject: str) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise binary.file_error(f"{subject} is not an object")
     return result
+
+
+def objects_in(values: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list of JSON; none for another value."""
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, dict)]

@@ -222,15 +222,13 @@ def _npy(reader: _Reader, file: BinaryIO) -> None:
         array = ArraySpec((records.rows,), "int64")
         pieces = reader.field("id")
 
-    dtype = _little_endian(array)
     description = {
-        "descr": np.lib.format.dtype_to_descr(dtype),
+        "descr": np.lib.format.dtype_to_descr(_little_endian(array)),
         "fortran_order": False,
         "shape": records.shape(array),
     }
     np.lib.format.write_array_header_1_0(file, description)
-    for values in pieces:
-        _write_numbers(file, values, dtype)
+    _write_array(file, array, pieces)
 
 
 def _safetensors(reader: _Reader, file: BinaryIO) -> None:
@@ -248,18 +246,18 @@ def _safetensors(reader: _Reader, file: BinaryIO) -> None:
     described = {name: (tensors[name].dtype, records.shape(tensors[name])) for name in names}
     file.write(header(described, {"run": run, "columns": columns}))
     for name in names:
-        dtype = _little_endian(tensors[name])
         pieces = reader.field(fields[name]) if name in fields else reader.matrix(name)
-        for values in pieces:
-            _write_numbers(file, values, dtype)
+        _write_array(file, tensors[name], pieces)
 
 
 def _little_endian(array: ArraySpec) -> np.dtype[Any]:
     return np.dtype(array.dtype).newbyteorder("<")
 
 
-def _write_numbers(file: BinaryIO, values: np.ndarray, dtype: np.dtype[Any]) -> None:
-    file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
+def _write_array(file: BinaryIO, array: ArraySpec, pieces: Iterable[np.ndarray]) -> None:
+    dtype = _little_endian(array)
+    for values in pieces:
+        file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
 
 
 def _parquet(reader: _Reader, file: BinaryIO) -> None:

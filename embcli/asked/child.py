@@ -172,8 +172,7 @@ def tokenizer(folder: str) -> Facts:
 def _names(made: Any, around: list[int]) -> list[str | None]:
     """Return the name of each ID, also of those around a text, which no vocabulary need have."""
     size = max([len(made) - 1, *made.get_vocab().values(), *around]) + 1
-    names: list[str | None] = made.convert_ids_to_tokens(list(range(size)))
-    return names
+    return list(made.convert_ids_to_tokens(list(range(size))))
 
 
 def _described(made: Any) -> str | None:
@@ -181,10 +180,9 @@ def _described(made: Any) -> str | None:
     if backend is None:
         return None
     try:
-        described: str = backend.to_str()
+        return str(backend.to_str())
     except Exception:  # A part of it is Python's.
         return None
-    return described
 
 
 def _special_ids(made: Any, folder: str) -> dict[str, int]:
@@ -320,8 +318,7 @@ def _described_class(folder: str) -> Any:
 
 def _is_drawn(model: Any, name: str) -> bool:
     """Return whether a parameter has numbers that are drawn; a counter is set."""
-    is_floating: bool = model.get_parameter_or_buffer(name).is_floating_point()
-    return is_floating
+    return bool(model.get_parameter_or_buffer(name).is_floating_point())
 
 
 def _name_of(model: Any, find: Callable[[], Any]) -> str | None:

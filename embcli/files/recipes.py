@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
-from embcli.binary import quoted
+from embcli.binary import objects_in, quoted
 from embcli.errors import InputError
 from embcli.files.families import (
     BLOCKS,
@@ -258,8 +257,8 @@ def _rotary_in_words(values: Mapping[str, Any]) -> Iterator[str]:
 
     Settings of single kinds of layers are inside of those of all layers.
     """
-    settings = _objects([values.get("rope_parameters"), values.get("rope_scaling")])
-    of_layer_kinds = _objects(chain.from_iterable(setting.values() for setting in settings))
+    settings = objects_in([values.get("rope_parameters"), values.get("rope_scaling")])
+    of_layer_kinds = objects_in([value for setting in settings for value in setting.values()])
     thetas: dict[str, None] = {}
     scalings: dict[str, None] = {}
     for setting in [values, *settings, *of_layer_kinds]:
@@ -274,7 +273,3 @@ def _rotary_in_words(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"theta {' and '.join(thetas)}"
     if scalings:
         yield f"scaled: {' and '.join(scalings)}"
-
-
-def _objects(values: Iterable[Any]) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict)]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from embcli.binary import objects_in
 from embcli.errors import InputError
 from embcli.files.families import Family, Settings, family_of, has_two_parts, settings_of_gguf
 from embcli.files.tensors import Tensors
@@ -68,8 +69,7 @@ def _text_config(whole_config: Mapping[str, Any], part: ModelPart | None) -> dic
         keys.append(part)
     config = dict(whole_config)
     while True:
-        values = [config.pop(key, None) for key in keys]
-        text_configs = [value for value in values if isinstance(value, dict)]
+        text_configs = objects_in([config.pop(key, None) for key in keys])
         if not text_configs:
             return config
         config |= text_configs[0]

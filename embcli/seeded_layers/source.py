@@ -42,7 +42,8 @@ class KeptLayer(Layer):
 
     dtype = "float32"
 
-    def __init__(self, matrix: np.ndarray, build: Build) -> None:
+    def __init__(self, matrix: np.ndarray) -> None:
+        build = this_build()
         rows, dim = matrix.shape
         self.shape = (rows, dim)
         self.build = {"torch": build.version, "cpu_capability": build.capability}
@@ -84,9 +85,7 @@ class SeededSource:
         for name, ids in wanted.items():
             layer: Layer
             if ids is not None and not ids.size:  # Nobody sees a row.
-                layer = KeptLayer(
-                    np.broadcast_to(np.float32(0), self.seeded.shapes[name]), this_build()
-                )
+                layer = KeptLayer(np.broadcast_to(np.float32(0), self.seeded.shapes[name]))
             else:
                 layer = self._kept(name) or self._drawn(name, ids, remarks)
             layers[name] = layer
@@ -99,7 +98,7 @@ class SeededSource:
             return None
         file = file_name(name, self.seeded, this_build())
         matrix = self.store.read(file, self.seeded.shapes[name])
-        return None if matrix is None else KeptLayer(matrix, this_build())
+        return None if matrix is None else KeptLayer(matrix)
 
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
         """Draw a layer, and keep it if the store takes it."""
