@@ -83,7 +83,6 @@ class Opened:
         remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
-        reason = ""
         known: Encoding | None
         if encoding is not None:
             known = encodings.get(encoding, remarks)
@@ -99,7 +98,7 @@ class Opened:
             if known is None:
                 known = encodings.encoding_of_size(rows)
                 if known is not None:
-                    reason = f"{known.name}, by the number of rows"
+                    checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
             if known is not None and checkpoint.roles.is_custom_tensor:
                 known = known if known.vocabulary_size == rows else None
 
@@ -112,7 +111,7 @@ class Opened:
                 if 0 < size - rows < size / 100:
                     doubt = "was resize_token_embeddings forgotten?"
                 remarks.add(f"{known.name} has {sizes}: {doubt}")
-        checkpoint.name_encoding(known, reason)
+        checkpoint.encoding = known
         return cls(checkpoint, known, remarks)
 
     @classmethod

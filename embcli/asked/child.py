@@ -268,7 +268,11 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
             raise MemoryError from None
         return {**facts, "failure": f"cannot be made of config.json: {_cause(error)}"}
 
-    missing = [name for name in found["missing_keys"] if _is_drawn(model, name)]
+    missing = []
+    for name in found["missing_keys"]:
+        # Numbers are drawn; a counter is set.
+        if model.get_parameter_or_buffer(name).is_floating_point():
+            missing.append(name)
     mismatched = found["mismatched_keys"]
     unexpected = found["unexpected_keys"]
     if is_quantised:
@@ -314,11 +318,6 @@ def _described_class(folder: str) -> Any:
     if not isinstance(kind, type) or not issubclass(kind, base) or kind is base:
         raise NotAskedError(f"transformers has no model {name!r}")
     return kind
-
-
-def _is_drawn(model: Any, name: str) -> bool:
-    """Return whether a parameter has numbers that are drawn; a counter is set."""
-    return bool(model.get_parameter_or_buffer(name).is_floating_point())
 
 
 def _name_of(model: Any, find: Callable[[], Any]) -> str | None:

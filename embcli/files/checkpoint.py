@@ -102,12 +102,6 @@ class Checkpoint:
     def _ignored_config(self) -> str:
         return f"{self._config_error}; it is ignored" if self._config_error else ""
 
-    def name_encoding(self, encoding: Encoding | None, reason: str = "") -> None:
-        """Set the encoding of the token rows; `reason` says why, if it is a guess."""
-        self.encoding = encoding
-        if reason:
-            self.reasons["encoding"] = reason
-
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint; its position layer cannot have another length."""
         return self

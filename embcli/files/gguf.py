@@ -130,8 +130,7 @@ def _quantised_layer(tensor: Tensor) -> Layer:
     def widen(stored: np.ndarray) -> np.ndarray:
         if not len(stored):  # the package fails for no rows
             return np.empty((0, tensor.shape[1]), np.float32)
-        rows: np.ndarray = dequantize(stored.view(np.uint8), kind)
-        return rows
+        return np.asarray(dequantize(stored.view(np.uint8), kind))
 
     try:
         kind = GGMLQuantizationType[tensor.dtype]

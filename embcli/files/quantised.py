@@ -162,8 +162,7 @@ class UnpackedTensors(Tensors):
         def rows(ids: np.ndarray) -> np.ndarray:
             rows = numbers.rows(ids)
             with np.errstate(over="ignore", invalid="ignore"):
-                scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
-            return scaled
+                return np.asarray(rows * scale_grid.of_rows(ids) / divisor)
 
         layers = (numbers, scale_grid.layer)
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
@@ -214,8 +213,7 @@ class UnpackedTensors(Tensors):
             stored = words.stored(ids)  # (n, words) uint32
             numbers = (stored[:, :, None] >> shifts) & lowest_bits
             rows = numbers.reshape(len(ids), dim).astype(np.float32)
-            unpacked: np.ndarray = rows * scale.of_rows(ids) + bias.of_rows(ids)
-            return unpacked
+            return np.asarray(rows * scale.of_rows(ids) + bias.of_rows(ids))
 
         layers = (words, scale.layer, bias.layer)
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
@@ -253,8 +251,7 @@ class UnpackedTensors(Tensors):
                     return numbers.rows(row_ids)
                 # The product has the wider dtype of both, and is rounded once, as model2vec does.
                 product = _own_numbers(numbers, row_ids) * factors[ids, None]
-                rows: np.ndarray = product.astype(np.float32)
-                return rows
+                return np.asarray(product, np.float32)
 
             return computed_layer(described, rows, (numbers,))
 

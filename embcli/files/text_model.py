@@ -31,7 +31,10 @@ def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextMode
     """Return the model that reads tokens; `whole_config` is a config.json, or empty."""
     described_part = _described_part(whole_config, tensors)
     config = _text_config(whole_config, described_part)
-    settings = _settings(config, tensors)
+    # Without a config.json, the metadata of a GGUF file has settings.
+    settings = Settings(settings_of_gguf(tensors.metadata), tensors.file_error, "its metadata")
+    if config:
+        settings = Settings(config, tensors.file_error)
     family = None
     with suppress(InputError):  # the recipe raises it again
         family = family_of(settings)
@@ -73,13 +76,6 @@ def _text_config(whole_config: Mapping[str, Any], part: ModelPart | None) -> dic
         if not text_configs:
             return config
         config |= text_configs[0]
-
-
-def _settings(config: Mapping[str, Any], tensors: Tensors) -> Settings:
-    """Return the settings of config.json; without one, those of the metadata of a GGUF file."""
-    if config:
-        return Settings(config, tensors.file_error)
-    return Settings(settings_of_gguf(tensors.metadata), tensors.file_error, "its metadata")
 
 
 def name_parts(name: str) -> list[str]:

@@ -170,8 +170,7 @@ class RandomStream:
         return self._normals(self._size)
 
     def _normals(self, count: int) -> np.ndarray:
-        normals: np.ndarray = torch.empty(count).normal_(generator=self._generator).numpy()
-        return normals
+        return np.asarray(torch.empty(count).normal_(generator=self._generator))
 
     def _fill(self, start: int, values: np.ndarray) -> None:
         """Fill an array with the elements from `start` on; its length is a multiple of 16."""
