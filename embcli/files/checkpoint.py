@@ -71,7 +71,8 @@ class Checkpoint:
         self.token = token
         self.encoding: Encoding | None = None  # the tokens that the rows stand for
         self.tokenizer_error: InputError | None = None  # why a tokenizer beside it is not known
-        stored = open_named(path, notes)
+        remarks = notes or Notes()
+        stored = open_named(path, remarks)
 
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
@@ -84,15 +85,14 @@ class Checkpoint:
         self.tensors = UnpackedTensors(stored, self.config)
         self.roles = Roles(self.tensors, self.config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
-        if notes is not None:
-            notes.count(self._ignored_config)
-            if self.roles.adapter:
-                notes.add(
-                    f"{self.roles.adapter}; it is not applied: "
-                    "merge it into its base model first (merge_and_unload of PEFT)"
-                )
-            if self.roles.token.dtype in INTEGERS:
-                notes.add(f"{self.roles.token} holds integers, shown as float32")
+        remarks.count(self._ignored_config)
+        if self.roles.adapter:
+            remarks.add(
+                f"{self.roles.adapter}; it is not applied: "
+                "merge it into its base model first (merge_and_unload of PEFT)"
+            )
+        if self.roles.token.dtype in INTEGERS:
+            remarks.add(f"{self.roles.token} holds integers, shown as float32")
 
     def check_config(self) -> None:
         """Raise InputError if there is a config.json that cannot be read."""
@@ -156,8 +156,8 @@ class Checkpoint:
             layers[name] = self.tensors.layer(tensor.name)
 
         # The layers of the file count their rounded values, so they are noted before the shift.
-        if notes is not None:
-            notes.count(partial(_rounded_values, tuple(layers.values())))
+        remarks = notes or Notes()
+        remarks.count(partial(_rounded_values, tuple(layers.values())))
         first_position = 0
         if "position" in wanted:
             first_position = self.roles.first_position

@@ -240,7 +240,7 @@ class Tensors(Mapping[str, Tensor]):
         tensor = self[name]
         if tensor.unreadable:
             raise tensor.unreadable_error()
-        if len(tensor.shape) == 2 or len(tensor.strides or ()) > 2:
+        if len(tensor.shape) == 2 or len(tensor.strides) > 2:
             return self.layer(name).whole()
         # It is read as a matrix, a vector as one of one row.
         *sizes, dim = tensor.shape or (1,)
