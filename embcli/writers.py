@@ -23,16 +23,10 @@ from embcli.records import ArraySpec, Columns, Document, Names, NumbersBy, Piece
 from embcli.wording import in_data
 
 
-def write(
-    records: Records,
-    format: DataFormat,
-    file: BinaryIO,
-    notes: Notes | None = None,
-) -> None:
+def write(records: Records, format: DataFormat, file: BinaryIO, notes: Notes) -> None:
     """Write a result as data into an open file."""
-    remarks = notes or Notes()
     if FORMATS[format].one_matrix and records.shown is None and records.default_remark:
-        remarks.add(records.default_remark)
+        notes.add(records.default_remark)
     writers = {
         "json": _json,
         "ndjson": _ndjson,
@@ -43,7 +37,7 @@ def write(
         "parquet": _parquet,
         "ids": _ids,
     }
-    reader = _Reader(records, remarks)
+    reader = _Reader(records, notes)
     writers[format](reader, file)
 
 

@@ -2,8 +2,7 @@
 
 A request asks for what the hub knows of a model, for a small file, or for a range of a large one.
 All of them end: `Session` limits the bytes and the files of a model, and each request may neither
-be silent nor slow for long. A fault that may be brief is followed by at most two more
-tries.
+be silent nor slow for long. A fault that may be brief is followed by at most two more tries.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ class Seeded:
     dim: int = DEFAULT_DIM
     context_length: int = DEFAULT_CONTEXT_LENGTH
     seed: int = DEFAULT_SEED
+    # Of the `token` and the `position` layer.
     shapes: dict[str, tuple[int, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
