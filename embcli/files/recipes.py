@@ -182,7 +182,9 @@ class _Completion:
         epsilon = step.epsilon
         if step.key:
             epsilon = self.settings.number(step.key, step.epsilon, least=0)
-        weight = self.required_weight(*step.names)
+        weight = self.find("weight", *step.names)
+        if not weight:
+            raise self.missing_error(step.names[0])
         bias = self.find("bias", *step.names)
         if step.has_bias and not bias:
             raise self.missing_error(f"{step.names[0]}.bias")
@@ -197,18 +199,14 @@ class _Completion:
         bias = self.find("bias", step.name)
         if step.is_optional and (not weight or self.tensors[weight].shape == (width, width)):
             return None
-        tensor = self.tensors[weight or self.required_weight(step.name)]
+        if not weight:
+            raise self.missing_error(step.name)
+        tensor = self.tensors[weight]
         if len(tensor.shape) != 2 or tensor.shape[1] != width:
             raise self.tensors.file_error(f"{tensor} does not project rows of {width:,} columns")
         self.width = tensor.shape[0]
         self.check_size(bias)
         return step._replace(weight=weight, bias=bias, width=self.width)
-
-    def required_weight(self, *modules: str) -> str:
-        name = self.find("weight", *modules)
-        if not name:
-            raise self.missing_error(modules[0])
-        return name
 
     def find(self, parameter: str, *modules: str) -> str:
         """Return the name of a parameter of the first module that has it; empty without one."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -53,6 +53,7 @@ class KeptLayer(Layer):
         return np.asarray(self._matrix[ids])
 
 
+@dataclass(frozen=True, eq=False)
 class SeededSource:
     """The source of a seeded pair of layers.
 
@@ -60,20 +61,18 @@ class SeededSource:
     token layer stand for the tokens of `encoding`. Several threads may use a source.
     """
 
-    recipe: None = None
-    orphan_norm = ""
+    seeded: Seeded
+    store: Store | None = None
+    encoding: Encoding | None = None
+    recipe: ClassVar[None] = None
+    orphan_norm: ClassVar[str] = ""
 
-    def __init__(
-        self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None
-    ) -> None:
-        self.seeded = seeded
-        self.store = store
-        self.encoding = encoding
-        self.origin = Origin(seed=seeded.seed)
+    @property
+    def origin(self) -> Origin:
+        return Origin(seed=self.seeded.seed)
 
     def resized(self, context_length: int) -> SeededSource:
-        seeded = replace(self.seeded, context_length=context_length)
-        return SeededSource(seeded, self.store, self.encoding)
+        return replace(self, seeded=replace(self.seeded, context_length=context_length))
 
     def shape(self, name: str) -> tuple[int, int] | None:
         return self.seeded.shapes.get(name)
