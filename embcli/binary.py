@@ -24,7 +24,6 @@ from embcli.atomic import opened_files
 from embcli.errors import InputError
 from embcli.wording import Sentence
 
-UNCOMPRESSED = "store it without compression: numpy.savez"
 LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _SEEKING = Lock()  # all threads share the offset of an open file
@@ -55,7 +54,6 @@ class Binary:
     """
 
     is_remote = False
-    is_streamed = False  # whether it is unpacked anew for bytes before the last ones that were read
 
     def __init__(self, path: Path, folder: Folder | None = None) -> None:
         self.path = path
@@ -186,3 +184,10 @@ def parsed_object(binary: Binary, data: bytes, subject: str) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise binary.file_error(f"{subject} is not an object")
     return result
+
+
+def objects_in(values: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list of JSON; none for another value."""
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, dict)]

@@ -1,7 +1,7 @@
 """The formats that a result can be written in.
 
-`ROWS` has one row per format; everything else is derived from it. `content_of` says what the
-result of a verb is, which decides the formats that can hold it.
+`ROWS` has one row per format. `content_of` says what the result of a verb is, which decides the
+formats that can hold it.
 """
 
 from __future__ import annotations
@@ -85,8 +85,6 @@ def content_of(verb: str, options: Mapping[str, Any]) -> ContentKind:
 class Format(NamedTuple):
     name: FormatName
     kinds: tuple[ContentKind, ...]  # the kinds of results that it can hold
-    suffixes: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
     binary: bool = False
     one_matrix: bool = False  # whether it has room for one matrix only
     # Some formats need a package, which one of embcli's extras installs: (package, extra).
@@ -94,30 +92,32 @@ class Format(NamedTuple):
 
 
 ROWS = (
-    Format("table", _PAGES, (".table", ".txt")),
-    Format("markdown", _PAGES, (".markdown", ".md"), aliases=("md",)),
-    Format("svg", _PAGES, (".svg",)),
-    Format("html", _PAGES, (".html",)),
-    Format("png", _PAGES, (".png",), binary=True, extra=("resvg_py", "pictures")),
-    Format("json", (*_DATA, "document"), (".json",)),
-    Format("ndjson", _DATA, (".ndjson", ".jsonl"), aliases=("jsonl",)),
-    Format("csv", _CELLS, (".csv",), one_matrix=True),
-    Format("tsv", _CELLS, (".tsv",), one_matrix=True),
-    Format("npy", _ARRAYS, (".npy",), binary=True, one_matrix=True),
-    Format("safetensors", _ARRAYS, (".safetensors",), binary=True),
+    Format("table", _PAGES),
+    Format("markdown", _PAGES),
+    Format("svg", _PAGES),
+    Format("html", _PAGES),
+    Format("png", _PAGES, binary=True, extra=("resvg_py", "pictures")),
+    Format("json", (*_DATA, "document")),
+    Format("ndjson", _DATA),
+    Format("csv", _CELLS, one_matrix=True),
+    Format("tsv", _CELLS, one_matrix=True),
+    Format("npy", _ARRAYS, binary=True, one_matrix=True),
+    Format("safetensors", _ARRAYS, binary=True),
     Format(
         "parquet",
         ("tokens", "ranking", "embeddings"),
-        (".parquet",),
         binary=True,
         one_matrix=True,
         extra=("pyarrow", "arrow"),
     ),
-    Format("ids", ("tokens",), (".ids",)),
+    Format("ids", ("tokens",)),
 )
 FORMATS: dict[str, Format] = {row.name: row for row in ROWS}
-SUFFIXES: dict[str, FormatName] = {suffix: row.name for row in ROWS for suffix in row.suffixes}
-ALIASES: dict[str, FormatName] = {alias: row.name for row in ROWS for alias in row.aliases}
+ALIASES: dict[str, FormatName] = {"md": "markdown", "jsonl": "ndjson"}
+# A suffix is a dot and the name of a format, or another word for it.
+SUFFIXES: dict[str, FormatName] = {f".{row.name}": row.name for row in ROWS}
+SUFFIXES |= {f".{alias}": name for alias, name in ALIASES.items()}
+SUFFIXES[".txt"] = "table"
 VIEWS: tuple[FormatName, ...] = get_args(PageFormat)
 PICTURES: tuple[FormatName, ...] = ("svg", "html", "png")  # pages with colours, for a file
 

@@ -16,7 +16,7 @@ import numpy as np
 from embcli import names
 from embcli.errors import InputError, Notes
 from embcli.layer import Source, shape_of
-from embcli.text import Sequences, sequences_of, tokens_of_sequences
+from embcli.text import Sequences, encode_sequences, remark_special, sequences_of
 from embcli.tokens import Tokens
 from embcli.wording import Sentence, counted
 
@@ -83,7 +83,6 @@ class Opened:
         remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
-        reason = ""
         known: Encoding | None
         if encoding is not None:
             known = encodings.get(encoding, remarks)
@@ -99,9 +98,9 @@ class Opened:
             if known is None:
                 known = encodings.encoding_of_size(rows)
                 if known is not None:
-                    reason = f"{known.name}, by the number of rows"
+                    checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
             if known is not None and checkpoint.roles.is_custom_tensor:
-                known = encodings.encoding_for_rows(known, rows)
+                known = known if known.vocabulary_size == rows else None
 
         if known is not None and not checkpoint.roles.is_custom_tensor:
             size = known.vocabulary_size
@@ -112,7 +111,7 @@ class Opened:
                 if 0 < size - rows < size / 100:
                     doubt = "was resize_token_embeddings forgotten?"
                 remarks.add(f"{known.name} has {sizes}: {doubt}")
-        checkpoint.name_encoding(known, reason)
+        checkpoint.encoding = known
         return cls(checkpoint, known, remarks)
 
     @classmethod
@@ -148,7 +147,7 @@ class Opened:
         known = encodings.get(encoding, remarks)
         if vocab is None:
             vocab = known.vocabulary_size
-        rows_encoding = encodings.encoding_for_rows(known, vocab)
+        rows_encoding = known if vocab == known.vocabulary_size else None
         store = None if no_cache else Store.from_environment(remarks)
         layers = Seeded(vocab, dim, context_length, seed)
         source = SeededSource(layers, store, rows_encoding)
@@ -176,9 +175,24 @@ class Opened:
         """
         if isinstance(given, Tokens):
             return given
+        remarks = notes or Notes()
         sequences = sequences_of(given, lines)
-        encoding = self.source.encoding if sequences.texts is None else self.encoding
-        return tokens_of_sequences(sequences, encoding, special, has_added, notes or Notes())
+        texts = sequences.texts
+        if texts is None:
+            tokens = encode_sequences(sequences, self.source.encoding)
+        elif self.encoding is None:
+            unknown = (
+                "the encoding of these rows is unknown, and no readable tokenizer, such as "
+                "tokenizer.json, is beside them: give {ids}, or {encoding}"
+            )
+            raise InputError(Sentence(unknown))
+        else:
+            tokens = encode_sequences(sequences, self.encoding, special, has_added)
+            if not special:
+                remark_special(texts, self.encoding, has_added, remarks)
+        if not len(tokens):
+            remarks.add("the input is empty: there are no tokens")
+        return tokens
 
 
 def seeded_for(

@@ -110,10 +110,8 @@ class Store:
         except OSError as error:
             notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
             return
-        self._remove_excess()
 
-    def _remove_excess(self) -> None:
-        """Remove the least recently used files until the rest is within the limit."""
+        # The least recently used files are removed until the rest is within the limit.
         entries = self.entries()
         excess = sum(entry.size for entry in entries) - LIMIT
         for entry in entries:

@@ -1,8 +1,7 @@
 """Texts and token IDs as a user gives them -> Tokens; functions are in the order of the steps.
 
 Bytes become text, and text or lists become Sequences: the command reads its arguments and standard
-input, the library what it is given. `tokens_of_sequences` makes Tokens of them, and its remarks say
-how they were read.
+input, the library what it is given. `encode_sequences` makes Tokens of them.
 """
 
 from __future__ import annotations
@@ -171,29 +170,6 @@ def array_of(values: Any) -> np.ndarray:
         raise InputError(f"{wrong}; pad them, or give one at a time") from None
 
 
-def tokens_of_sequences(
-    sequences: Sequences, encoding: Encoding | None, special: bool, has_added: bool, notes: Notes
-) -> Tokens:
-    """Return the tokens of texts or of IDs, as `encode_sequences` does; remarks go to the notes.
-
-    Raises InputError for a text without a known encoding.
-    """
-    texts = sequences.texts
-    if texts is None:
-        tokens = encode_sequences(sequences, encoding)
-    elif encoding is None:
-        missing = "and no readable tokenizer, such as tokenizer.json, is beside them"
-        unknown = "the encoding of these rows is unknown, {missing}: give {ids}, or {encoding}"
-        raise InputError(Sentence(unknown, missing=missing))
-    else:
-        tokens = encode_sequences(sequences, encoding, special, has_added)
-        if not special:
-            _remark_special(texts, encoding, has_added, notes)
-    if not len(tokens):
-        notes.add("the input is empty: there are no tokens")
-    return tokens
-
-
 def encode_sequences(
     sequences: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True
 ) -> Tokens:
@@ -232,9 +208,7 @@ def encode_sequences(
 _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
 
 
-def _remark_special(
-    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
-) -> None:
+def remark_special(texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes) -> None:
     """Remark on special tokens: those that the model adds, and those that count as plain text."""
     if has_added:
         bos, eos = encoding.bos_eos

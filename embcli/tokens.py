@@ -225,11 +225,27 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
 def chosen_rows(
     rows: Selection | None, match: str | None, size: int, encoding: Encoding | None
 ) -> np.ndarray | None:
-    """Return the chosen rows whose tokens match, (n,) int64 ascending; None for all rows."""
+    """Return the chosen rows whose tokens a regular expression matches, (n,) int64 ascending.
+
+    None stands for all rows. Raises InputError for a pattern that is malformed, and for one if the
+    rows stand for no tokens.
+    """
     if rows is None and match is None:
         return None
     chosen = np.unique(select(rows, size, "row"))
-    return chosen if match is None else matching_rows(chosen, match, encoding)
+    if match is None:
+        return chosen
+    try:
+        pattern = re.compile(match)
+    except (re.error, TypeError) as error:
+        wrong = "{match} {given!r} is not a regular expression: {error}"
+        raise InputError(Sentence(wrong, given=str(match), error=error)) from None
+    if encoding is None:
+        needs = "{match} {given!r} needs tokens, and the tokens of these rows are unknown"
+        raise InputError(Sentence(needs, given=match))
+    texts = [token_text(token) for token in tokens_of(chosen, encoding)]
+    has_match = [text is not None and pattern.search(text) is not None for text in texts]
+    return chosen[has_match]
 
 
 def resolve_rows(
@@ -261,24 +277,6 @@ def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
     what = f"{text!r} is {counted(len(encoding.encode(text)), 'token')}"
     hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
     raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
-
-
-def matching_rows(chosen: np.ndarray, match: str, encoding: Encoding | None) -> np.ndarray:
-    """Return those of some rows, (n,) int64, whose tokens a regular expression matches.
-
-    Raises InputError for a pattern that is malformed, and for one if the rows stand for no tokens.
-    """
-    try:
-        pattern = re.compile(match)
-    except (re.error, TypeError) as error:
-        wrong = "{match} {given!r} is not a regular expression: {error}"
-        raise InputError(Sentence(wrong, given=str(match), error=error)) from None
-    if encoding is None:
-        needs = "{match} {given!r} needs tokens, and the tokens of these rows are unknown"
-        raise InputError(Sentence(needs, given=match))
-    texts = [token_text(token) for token in tokens_of(chosen, encoding)]
-    has_match = [text is not None and pattern.search(text) is not None for text in texts]
-    return chosen[has_match]
 
 
 _SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}

@@ -23,16 +23,10 @@ from embcli.records import ArraySpec, Columns, Document, Names, NumbersBy, Piece
 from embcli.wording import in_data
 
 
-def write(
-    records: Records,
-    format: DataFormat,
-    file: BinaryIO,
-    notes: Notes | None = None,
-) -> None:
+def write(records: Records, format: DataFormat, file: BinaryIO, notes: Notes) -> None:
     """Write a result as data into an open file."""
-    remarks = notes or Notes()
     if FORMATS[format].one_matrix and records.shown is None and records.default_remark:
-        remarks.add(records.default_remark)
+        notes.add(records.default_remark)
     writers = {
         "json": _json,
         "ndjson": _ndjson,
@@ -43,7 +37,7 @@ def write(
         "parquet": _parquet,
         "ids": _ids,
     }
-    reader = _Reader(records, remarks)
+    reader = _Reader(records, notes)
     writers[format](reader, file)
 
 
@@ -222,15 +216,13 @@ def _npy(reader: _Reader, file: BinaryIO) -> None:
         array = ArraySpec((records.rows,), "int64")
         pieces = reader.field("id")
 
-    dtype = _little_endian(array)
     description = {
-        "descr": np.lib.format.dtype_to_descr(dtype),
+        "descr": np.lib.format.dtype_to_descr(_little_endian(array)),
         "fortran_order": False,
         "shape": records.shape(array),
     }
     np.lib.format.write_array_header_1_0(file, description)
-    for values in pieces:
-        _write_numbers(file, values, dtype)
+    _write_array(file, array, pieces)
 
 
 def _safetensors(reader: _Reader, file: BinaryIO) -> None:
@@ -248,18 +240,18 @@ def _safetensors(reader: _Reader, file: BinaryIO) -> None:
     described = {name: (tensors[name].dtype, records.shape(tensors[name])) for name in names}
     file.write(header(described, {"run": run, "columns": columns}))
     for name in names:
-        dtype = _little_endian(tensors[name])
         pieces = reader.field(fields[name]) if name in fields else reader.matrix(name)
-        for values in pieces:
-            _write_numbers(file, values, dtype)
+        _write_array(file, tensors[name], pieces)
 
 
 def _little_endian(array: ArraySpec) -> np.dtype[Any]:
     return np.dtype(array.dtype).newbyteorder("<")
 
 
-def _write_numbers(file: BinaryIO, values: np.ndarray, dtype: np.dtype[Any]) -> None:
-    file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
+def _write_array(file: BinaryIO, array: ArraySpec, pieces: Iterable[np.ndarray]) -> None:
+    dtype = _little_endian(array)
+    for values in pieces:
+        file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
 
 
 def _parquet(reader: _Reader, file: BinaryIO) -> None:

@@ -82,7 +82,7 @@ def written(
 ) -> bytes:
     """Return records as a file of a format, with all matrices or with these."""
     file = io.BytesIO()
-    write(replace(records, shown=show or records.shown), form, file, notes)
+    write(replace(records, shown=show or records.shown), form, file, notes or Notes())
     return file.getvalue()
 
 

@@ -92,6 +92,6 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> Recorded:
     """Let recorded answers take the place of transformers."""
     install(monkeypatch)
     recorded = Recorded()
-    monkeypatch.setattr("embcli.asked.folder.answer", recorded.answer)
+    monkeypatch.setattr("embcli.asked.kept.answer", recorded.answer)
     monkeypatch.setattr("embcli.encodings.asked.ask", recorded)
     return recorded

@@ -123,12 +123,6 @@ def test_any_text_becomes_the_same_ids(text, name, built):
     assert encodings.get(name).encode(text).tolist() == built[name].encode_ordinary(text)
 
 
-def test_rows_stand_for_tokens_where_there_are_as_many():
-    gpt2 = encodings.get("gpt2")
-    assert encodings.encoding_for_rows(gpt2, 50257) is gpt2
-    assert encodings.encoding_for_rows(gpt2, 50256) is None
-
-
 # --- damaged rank files ---------------------------------------------------------------------------
 
 WHOLE = gzip.compress(b"IQ== 0\n" * 500, mtime=0)
@@ -145,10 +139,10 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damage", ["missing", *DAMAGED])
 def test_a_damaged_rank_file_is_named_with_the_cure(damage, tmp_path, monkeypatch):
-    path = tmp_path / "ranks.gz"
+    path = tmp_path / "r50k_base.tiktoken.gz"
     if damage != "missing":
         path.write_bytes(DAMAGED[damage])
-    monkeypatch.setattr(packaged, "rank_file", lambda ranks: path)
+    monkeypatch.setattr(packaged, "DATA", tmp_path)
 
     with pytest.raises(InputError, match=f"'{path}': .*; reinstall"):
         packaged.TiktokenEncoding("gpt2").encode("a")

@@ -66,7 +66,7 @@ def test_rows_behind_more_draws_than_are_skipped_one_by_one_are_torchs(monkeypat
     """Rows are near, far, near again and far again, in both layers."""
     monkeypatch.setattr(drawing, "_FAR", 1 << 20)  # so that torch draws the layers in no time
     for name in ("position", "token", "position"):
-        last = seeded.shape(name)[0] - 1
+        last = seeded.shapes[name][0] - 1
         layer = DrawnLayer(seeded, name)
         for ids in ([last, 0], [last // 2, last - 1], [1, 2], [last]):
             assert_same_bits(layer.rows(np.array(ids)), live(seeded)[name][ids])

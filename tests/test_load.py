@@ -63,7 +63,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     write_config()
     write(tensors())
     answering = Asked()
-    monkeypatch.setattr("embcli.asked.weights.answer", answering)
+    monkeypatch.setattr("embcli.asked.kept.answer", answering)
     return answering
 
 
@@ -126,7 +126,7 @@ def test_without_an_answer_the_verdict_is_another(asked, in_process):
 def test_an_answer_is_kept_until_the_tensors_or_config_json_change(asked, monkeypatch):
     monkeypatch.undo()
     recorded.install(monkeypatch)
-    monkeypatch.setattr("embcli.asked.weights.answer", asked)
+    monkeypatch.setattr("embcli.asked.kept.answer", asked)
     monkeypatch.chdir(asked.place)
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(asked.place / "cache"))
     for change in (

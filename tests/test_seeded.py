@@ -191,6 +191,6 @@ def test_a_layer_larger_than_the_machine_is_refused_and_one_as_large_is_not(
 
     largest = Seeded(**numbers | {size: rows})
 
-    assert largest.shape(name) == (rows, 8)
+    assert largest.shapes[name] == (rows, 8)
     with pytest.raises(LayerError, match=f"a {name} layer of {rows + 1} x 8"):
         Seeded(**numbers | {size: rows + 1})

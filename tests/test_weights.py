@@ -41,7 +41,7 @@ def test_numbers_have_fewer_decimals_if_all_columns_fit_then(
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.sampled_from(["token", "position"]))
 def test_rows_are_those_of_torchs_layer(data, size, dim, name):
     seeded = Seeded(size, dim, 7)
-    row_count, _ = seeded.shape(name)
+    row_count, _ = seeded.shapes[name]
     rows = data.draw(numbers_below(row_count))
     columns = data.draw(numbers_below(dim))
     rows_in_words = ",".join(map(str, rows))

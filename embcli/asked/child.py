@@ -172,8 +172,7 @@ def tokenizer(folder: str) -> Facts:
 def _names(made: Any, around: list[int]) -> list[str | None]:
     """Return the name of each ID, also of those around a text, which no vocabulary need have."""
     size = max([len(made) - 1, *made.get_vocab().values(), *around]) + 1
-    names: list[str | None] = made.convert_ids_to_tokens(list(range(size)))
-    return names
+    return list(made.convert_ids_to_tokens(list(range(size))))
 
 
 def _described(made: Any) -> str | None:
@@ -181,10 +180,9 @@ def _described(made: Any) -> str | None:
     if backend is None:
         return None
     try:
-        described: str = backend.to_str()
+        return str(backend.to_str())
     except Exception:  # A part of it is Python's.
         return None
-    return described
 
 
 def _special_ids(made: Any, folder: str) -> dict[str, int]:
@@ -270,7 +268,11 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
             raise MemoryError from None
         return {**facts, "failure": f"cannot be made of config.json: {_cause(error)}"}
 
-    missing = [name for name in found["missing_keys"] if _is_drawn(model, name)]
+    missing = []
+    for name in found["missing_keys"]:
+        # Numbers are drawn; a counter is set.
+        if model.get_parameter_or_buffer(name).is_floating_point():
+            missing.append(name)
     mismatched = found["mismatched_keys"]
     unexpected = found["unexpected_keys"]
     if is_quantised:
@@ -316,12 +318,6 @@ def _described_class(folder: str) -> Any:
     if not isinstance(kind, type) or not issubclass(kind, base) or kind is base:
         raise NotAskedError(f"transformers has no model {name!r}")
     return kind
-
-
-def _is_drawn(model: Any, name: str) -> bool:
-    """Return whether a parameter has numbers that are drawn; a counter is set."""
-    is_floating: bool = model.get_parameter_or_buffer(name).is_floating_point()
-    return is_floating
 
 
 def _name_of(model: Any, find: Callable[[], Any]) -> str | None:

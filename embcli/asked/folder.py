@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-import orjson
-
 from embcli.asked.kept import kept_answer
-from embcli.asked.process import Facts, answer, facts_in
 from embcli.binary import Binary, read_whole
 from embcli.errors import Notes
 
@@ -38,12 +34,14 @@ def tokenizer_of(folder: Path, notes: Notes) -> AskedTokenizer:
     Raises RefusedError if transformers cannot read the files, NotAskedError if it was not asked,
     and InputError for a file that is not a regular one.
     """
-
-    def asked() -> Facts:
-        notes.add(f"asking transformers for the tokenizer of {str(folder)!r}: some seconds")
-        return answer("tokenizer", folder=str(folder.absolute()))
-
-    return kept_answer("tokenizer", _described(folder), asked, _parsed, notes)
+    return kept_answer(
+        AskedTokenizer,
+        _described(folder),
+        notes,
+        "tokenizer",
+        remark=f"asking transformers for the tokenizer of {str(folder)!r}: some seconds",
+        folder=str(folder.absolute()),
+    )
 
 
 def _described(folder: Path) -> Iterator[bytes]:
@@ -53,10 +51,3 @@ def _described(folder: Path) -> Iterator[bytes]:
         if path.suffix in _READ and not is_index and path.exists() and not path.is_dir():
             yield os.fsencode(path.name)
             yield read_whole(Binary(path), _LONGEST)
-
-
-@lru_cache(2)
-def _parsed(data: bytes) -> AskedTokenizer:
-    found = orjson.loads(data)
-    facts = facts_in(found)
-    return AskedTokenizer(**facts)

@@ -7,33 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
 
-from embcli.asked.process import Facts, NotAskedError, why_not
+from embcli.asked.process import NotAskedError, answer, facts_in, why_not
 from embcli.errors import Notes
 from embcli.store import Store
 
 _PACKAGES = ("transformers", "tokenizers", "sentencepiece", "protobuf")  # what reads the files
-Parsed = TypeVar("Parsed")
+Made = TypeVar("Made")
 
 
 def kept_answer(
-    about: str,
+    made: Callable[..., Made],
     described: Iterable[bytes],
-    asked: Callable[[], Facts],
-    parsed: Callable[[bytes], Parsed],
     notes: Notes,
-) -> Parsed:
-    """Return what `parsed` makes of an answer: the kept one, or that of `asked`.
+    about: str,
+    remark: str = "",
+    **question: Any,
+) -> Made:
+    """Return what `made` makes of the facts of an answer, the kept one or a new one.
 
-    `described` is all that the answer depends on. Facts and refusals are kept; raises
-    NotAskedError if there is no answer.
+    `described` is all that the answer depends on; a note is the remark on a new answer. Facts and
+    refusals are kept; raises NotAskedError if there is no answer.
     """
     reason = why_not()
     if reason:
@@ -51,12 +53,22 @@ def kept_answer(
     kept = store.read(name, None, np.uint8) if store else None
     if kept is not None:
         with suppress(ValueError, KeyError, TypeError):  # It may be damaged.
-            return parsed(kept.tobytes())
-    answer = orjson.dumps(asked())
+            known: Made = _parsed(made, kept.tobytes())
+            return known
+    if remark:
+        notes.add(remark)
+    data = orjson.dumps(answer(about, **question))
     if store:
-        array = np.frombuffer(answer, np.uint8)
+        array = np.frombuffer(data, np.uint8)
         store.write(name, array.shape, [array], notes, np.uint8)
-    return parsed(answer)
+    found: Made = _parsed(made, data)
+    return found
+
+
+@lru_cache(4)
+def _parsed(made: Callable[..., Made], data: bytes) -> Made:
+    facts = facts_in(orjson.loads(data))
+    return made(**facts)
 
 
 def _installed() -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from embcli.asked.kept import kept_answer
-from embcli.asked.process import Facts, NotAskedError, answer, facts_in
+from embcli.asked.process import NotAskedError
 from embcli.errors import Notes
 
 TensorSize = tuple[str, Sequence[int]]  # a dtype, as torch names it, and a shape
@@ -51,19 +51,10 @@ def facts_of(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> M
 
     `tensors` has the dtype and the shape of each tensor of its files, by name.
     """
-
-    def asked() -> Facts:
-        return answer("weights", folder=str(folder.absolute()), tensors=tensors)
-
     try:
         config = (folder / "config.json").read_bytes()
         described = [config, orjson.dumps(tensors)]
-        return kept_answer("weights", described, asked, _parsed, notes)
+        place = str(folder.absolute())
+        return kept_answer(ModelFacts, described, notes, "weights", folder=place, tensors=tensors)
     except Exception as error:  # An audit goes on without an answer, whatever the reason.
         raise NotAskedError(str(error)) from None
-
-
-def _parsed(data: bytes) -> ModelFacts:
-    found = orjson.loads(data)
-    facts = facts_in(found)
-    return ModelFacts(**facts)

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Encoding",
-    "encoding_for_rows",
     "encoding_of_size",
     "get",
     "get_several",
@@ -67,8 +66,8 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     from embcli.hub.local import OF_TOKENIZER, OLLAMA, located
 
     scheme, colon, _ = name.partition(":")
-    if colon and scheme in _SCHEMES:
-        return _SCHEMES[scheme](name, remarks)
+    if colon and scheme in ("hf", *MADE_FROM_TEXT):
+        return _of_scheme(name, remarks)
     suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
     if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
         return _of_path(located(name, OF_TOKENIZER), name, remarks)
@@ -87,24 +86,17 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     return _of_tiktoken(name.lower())
 
 
-def _of_remote(name: str, notes: Notes) -> Encoding:
-    """Return the encoding of a model that is not on this machine."""
+def _of_scheme(name: str, notes: Notes) -> Encoding:
+    """Return the encoding that is made from a text, or that of a model on the hub."""
+    if not name.startswith("hf:"):
+        from embcli.encodings.learned import made_from_text
+
+        return made_from_text(name, notes)
     from embcli.encodings.gguf.vocabulary import gguf_encoding
     from embcli.hub.remote import tokenizer
 
     binary = tokenizer(name, notes)
     return gguf_encoding(binary, name) if binary.is_remote else _of_path(binary.path, name, notes)
-
-
-def _of_text(name: str, notes: Notes) -> Encoding:
-    """Return the encoding that is made from a text."""
-    from embcli.encodings.learned import made_from_text
-
-    return made_from_text(name, notes)
-
-
-# What makes an encoding of a name that begins with one of these words and a colon.
-_SCHEMES = {"hf": _of_remote} | dict.fromkeys(MADE_FROM_TEXT, _of_text)
 
 
 def get_several(
@@ -239,11 +231,6 @@ def _of_asked(path: Path, name: str, asked: AskedTokenizer) -> Encoding:
 
     read = partial(read_tokenizer, path, asked.described)
     return HuggingFaceEncoding(path, name, read, asked)
-
-
-def encoding_for_rows(encoding: Encoding, size: int) -> Encoding | None:
-    """Return the encoding if the rows of a layer are its tokens: if V is the same."""
-    return encoding if size == encoding.vocabulary_size else None
 
 
 def encoding_of_size(size: int) -> Encoding | None:

@@ -11,7 +11,7 @@ from embcli.asked.folder import AskedTokenizer
 from embcli.asked.process import NotAskedError, RefusedError, ask
 from embcli.binary import file_error
 from embcli.encodings.encoding import BosEos, Encoding
-from embcli.encodings.merging import spans_of
+from embcli.encodings.merging import spans_of_spelling
 from embcli.wording import in_data
 
 
@@ -59,9 +59,9 @@ class AskedEncoding(Encoding):
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         tokens = [self.token_bytes(token_id) or b"" for token_id in self.encode(text, special)]
-        data = text.encode()
-        if b"".join(tokens) == data:
-            return spans_of(data, [*map(len, tokens)])
+        spans = spans_of_spelling(tokens, text)
+        if spans is not None:
+            return spans
         return np.tile(np.array([[0, len(text)]], np.int64), (len(tokens), 1))
 
     def decode(self, ids: np.ndarray) -> bytes:

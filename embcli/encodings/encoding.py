@@ -27,6 +27,7 @@ from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, missing_extra
 from embcli.wording import counted, in_data
 
+DATA = Path(__file__).parents[1] / "data"
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
 
@@ -297,8 +298,7 @@ def _listed(words: Iterable[str]) -> str:
 
 def load_facts(name: str) -> Any:
     """Return the content of a JSON file of data/."""
-    path = Path(__file__).parents[1] / "data" / name
-    return json.loads(path.read_text("utf-8"))
+    return json.loads((DATA / name).read_text("utf-8"))
 
 
 def sibling_json(path: Path, name: str) -> dict[str, Any]:

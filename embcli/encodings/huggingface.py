@@ -36,7 +36,7 @@ from embcli.encodings.merging import (
     derive,
     piece_to_bytes,
     piece_to_text,
-    spans_of,
+    spans_of_spelling,
 )
 from embcli.errors import InputError, memory_of_machine
 from embcli.wording import counted, in_bytes, in_data
@@ -183,17 +183,16 @@ class HuggingFaceEncoding(Encoding):
         """
         encoded = self._encoded(text, special)
         tokens = [self.token_bytes(token_id) or b"" for token_id in encoded.ids]
-        data = text.encode()
-        if b"".join(tokens) == data:
-            return spans_of(data, [*map(len, tokens)])
+        spelling = spans_of_spelling(tokens, text)
+        if spelling is not None:
+            return spelling
         spans = np.array(encoded.offsets, np.int64).reshape(-1, 2)
         first = 0
         for (start, end), group in groupby(encoded.offsets):
             last = first + len(list(group))
-            run = tokens[first:last]
-            characters = text[start:end].encode()
-            if len(run) > 1 and b"".join(run) == characters:
-                spans[first:last] = start + spans_of(characters, [*map(len, run)])
+            spelling = spans_of_spelling(tokens[first:last], text[start:end])
+            if spelling is not None and last - first > 1:
+                spans[first:last] = start + spelling
             first = last
         return spans
 

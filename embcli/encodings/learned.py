@@ -19,7 +19,7 @@ import numpy as np
 
 from embcli.atomic import opened_files
 from embcli.binary import file_error
-from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
+from embcli.encodings.encoding import DATA, MAX_FILE_SIZE, Encoding, OwnWords
 from embcli.encodings.merging import NEVER, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, Notes
@@ -57,7 +57,7 @@ def _read(path: str) -> str:
     """Return the text of a file, with line ends as Python's open() reads them."""
     file = Path(path)
     if path == "story":
-        file = Path(__file__).parents[1] / "data" / "story.txt"
+        file = DATA / "story.txt"
     try:
         opened_files.add(file.absolute())
         with file.open("rb") as source:
@@ -104,7 +104,7 @@ class LearnedEncoding(TiktokenEncoding):
     """The bytes, what BPE has learnt after them, and `<|endoftext|>`."""
 
     def __init__(self, name: str, tokens: list[bytes]) -> None:
-        super().__init__(in_data(name))
+        self.name = in_data(name)
         all_tokens = [b"%c" % byte for byte in range(_BYTES)] + tokens
         size = len(all_tokens)
         self.ids = {token: token_id for token_id, token in enumerate(all_tokens)}

@@ -193,6 +193,14 @@ def words_between(tokens: Iterable[bytes]) -> re.Pattern[str]:
     return re.compile(f".[^{SPACE}]*(?:(?<=[{SPACE}{characters}]){SPACE}+[^{SPACE}]*)*", re.DOTALL)
 
 
+def spans_of_spelling(tokens: Sequence[bytes], text: str) -> np.ndarray | None:
+    """Return the spans of tokens that spell a text, (n, 2) int64; None if they do not."""
+    data = text.encode()
+    if b"".join(tokens) != data:
+        return None
+    return spans_of(data, [*map(len, tokens)])
+
+
 def spans_of(text: bytes, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return the first and the end character of each token of a text, (n, 2) int64.
 

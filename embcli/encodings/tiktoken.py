@@ -8,6 +8,7 @@ with the installed tiktoken. A file of ranks is a `.tiktoken` or Mistral's `tekk
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from binascii import a2b_base64
 from collections.abc import Iterator
@@ -20,13 +21,13 @@ import numpy as np
 
 from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings.encoding import (
+    DATA,
     MAX_FILE_SIZE,
     MAX_TOKENS,
     NamedToken,
     UnknownTokenizerError,
     VocabularyEncoding,
     call_package,
-    load_facts,
 )
 from embcli.encodings.kinds import added_ids
 from embcli.encodings.merging import NEVER, Derivation, derive, spans_of
@@ -51,7 +52,7 @@ class Definition(NamedTuple):
 
 def _definitions() -> dict[str, Definition]:
     """Return the encodings of tiktoken by name."""
-    stored = load_facts("tiktoken.json")
+    stored = json.loads((DATA / "tiktoken.json").read_text("utf-8"))
     definitions = {name: Definition(**fields) for name, fields in stored.items()}
 
     # The IDs without a special token are reserved ones; 200018 has two names.
@@ -64,10 +65,6 @@ def _definitions() -> dict[str, Definition]:
 
 
 DEFINITIONS = _definitions()
-
-
-def rank_file(ranks: str) -> Path:
-    return Path(__file__).parents[1] / "data" / f"{ranks}.tiktoken.gz"
 
 
 def import_tiktoken(module: str = "tiktoken") -> ModuleType:
@@ -83,15 +80,12 @@ class TiktokenEncoding(VocabularyEncoding):
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-    @cached_property
-    def definition(self) -> Definition:
-        return DEFINITIONS[self.name]
+        self.definition = DEFINITIONS[name]
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
         """The IDs of the tokens that are not special."""
-        path = rank_file(self.definition.ranks)
+        path = DATA / f"{self.definition.ranks}.tiktoken.gz"
         try:
             return _parse_ranks(gzip.decompress(path.read_bytes()))
         except (OSError, EOFError, zlib.error, ValueError) as error:
@@ -194,7 +188,7 @@ class RankFileEncoding(TiktokenEncoding):
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        super().__init__(in_data(name))
+        self.name = in_data(name)
         self.path = path
 
     @cached_property
@@ -208,7 +202,7 @@ class RankFileEncoding(TiktokenEncoding):
         return self.definition.pattern != ""
 
     @cached_property
-    def definition(self) -> Definition:
+    def definition(self) -> Definition:  # type: ignore[override]
         definition, _ = self._content
         return definition
 

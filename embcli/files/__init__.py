@@ -60,11 +60,10 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
     return tensors_of(Binary(path), notes or Notes())
 
 
-def open_named(name: str, notes: Notes | None = None) -> Tensors:
+def open_named(name: str, notes: Notes) -> Tensors:
     """Return the tensors of a model by its path or name, also over the network."""
     if name.startswith(remote.PREFIX):
-        known_notes = notes or Notes()
-        return tensors_of(remote.weights(name, known_notes), known_notes)
+        return tensors_of(remote.weights(name, notes), notes)
     return open_tensors(located(name), notes)
 
 

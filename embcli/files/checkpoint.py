@@ -71,7 +71,8 @@ class Checkpoint:
         self.token = token
         self.encoding: Encoding | None = None  # the tokens that the rows stand for
         self.tokenizer_error: InputError | None = None  # why a tokenizer beside it is not known
-        stored = open_named(path, notes)
+        remarks = notes or Notes()
+        stored = open_named(path, remarks)
 
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
@@ -84,15 +85,14 @@ class Checkpoint:
         self.tensors = UnpackedTensors(stored, self.config)
         self.roles = Roles(self.tensors, self.config, token)
         self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
-        if notes is not None:
-            notes.count(self._ignored_config)
-            if self.roles.adapter:
-                notes.add(
-                    f"{self.roles.adapter}; it is not applied: "
-                    "merge it into its base model first (merge_and_unload of PEFT)"
-                )
-            if self.roles.token.dtype in INTEGERS:
-                notes.add(f"{self.roles.token} holds integers, shown as float32")
+        remarks.count(self._ignored_config)
+        if self.roles.adapter:
+            remarks.add(
+                f"{self.roles.adapter}; it is not applied: "
+                "merge it into its base model first (merge_and_unload of PEFT)"
+            )
+        if self.roles.token.dtype in INTEGERS:
+            remarks.add(f"{self.roles.token} holds integers, shown as float32")
 
     def check_config(self) -> None:
         """Raise InputError if there is a config.json that cannot be read."""
@@ -101,12 +101,6 @@ class Checkpoint:
 
     def _ignored_config(self) -> str:
         return f"{self._config_error}; it is ignored" if self._config_error else ""
-
-    def name_encoding(self, encoding: Encoding | None, reason: str = "") -> None:
-        """Set the encoding of the token rows; `reason` says why, if it is a guess."""
-        self.encoding = encoding
-        if reason:
-            self.reasons["encoding"] = reason
 
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint; its position layer cannot have another length."""
@@ -146,11 +140,7 @@ class Checkpoint:
         return Origin(path=self.path)
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
-        """Return the named layers.
-
-        They give any rows, whichever IDs are announced; except those of an array that is unpacked
-        anew for each reading, whose announced rows are read at once.
-        """
+        """Return the named layers, which give any rows, whichever IDs are announced."""
         if "position" in wanted:
             self.check_config()  # it says which row is that of position 0
 
@@ -166,18 +156,14 @@ class Checkpoint:
             layers[name] = self.tensors.layer(tensor.name)
 
         # The layers of the file count their rounded values, so they are noted before the shift.
-        if notes is not None:
-            notes.count(partial(_rounded_values, tuple(layers.values())))
+        remarks = notes or Notes()
+        remarks.count(partial(_rounded_values, tuple(layers.values())))
         first_position = 0
         if "position" in wanted:
             first_position = self.roles.first_position
         if first_position:
             position = layers["position"]
             layers["position"] = _layer_after(tensors["position"], position, first_position)
-
-        for name, ids in wanted.items():
-            if ids is not None and tensors[name].binary.is_streamed:
-                layers[name] = _kept_rows(tensors[name], layers[name], ids)
 
         origin = Origin(
             shapes={
@@ -193,7 +179,6 @@ class Checkpoint:
             has_adapter=bool(self.roles.adapter),
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
-            is_streamed=any(tensor.binary.is_streamed for tensor in tensors.values()),
         )
         return Layers(layers, origin)
 
@@ -296,14 +281,6 @@ def _layer_after(tensor: Tensor, layer: Layer, first: int) -> Layer:
     rows, dim = layer.shape
     described = replace(tensor, shape=(rows - first, dim))
     return computed_layer(described, lambda ids: layer.rows(ids + first), (layer,))
-
-
-def _kept_rows(tensor: Tensor, layer: Layer, ids: np.ndarray) -> Layer:
-    """Return the rows of a layer with these IDs, which are read once."""
-    kept_ids = np.unique(ids)
-    rows = layer.rows(kept_ids)
-    described = replace(tensor, shape=layer.shape)
-    return computed_layer(described, lambda ids: rows[np.searchsorted(kept_ids, ids)], (layer,))
 
 
 def _rounded_values(layers: Iterable[Layer]) -> str:

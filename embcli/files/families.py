@@ -1,17 +1,19 @@
 """Model families as data: their names of tensors, and their steps from token rows to first block.
 
 The facts were measured on transformers 5.23, bit for bit; tests/families repeats the measurement.
-`roles` reads the names, `recipes` the steps. To add a family, add its names to `NAMES`, and its
-`model_type` to a row of `TOKEN_NAMES` and to the row of `FAMILIES` with the same steps, or a new
-row.
+`roles` reads the names, `recipes` the steps. To add a family, add its names to `NAMES`, its
+`model_type` to a row of `TOKEN_NAMES`, and to the row of data/families.json with the same steps, or
+a new row; a step that no row has yet is a row of its own there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from embcli.binary import quoted
+from embcli.encodings.encoding import load_facts
 from embcli.errors import InputError
 from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale, When
 
@@ -144,238 +146,37 @@ class Family(NamedTuple):
     unknown: str = ""  # why no steps lead to the input of the first block
 
 
-_TYPE = AddType()
-_POSITION = AddPosition()
-_BERT_NORM = Norm(("embeddings.LayerNorm", "token_embd_norm"), "layer_norm_eps")
-_SPELLED_NORM = Norm(("embeddings.LayerNorm",), "layer_norm_eps", 1e-12, "spelled")
-_BART_NORM = Norm(("layernorm_embedding",), epsilon=1e-5)
-_SCALED = Scale(root=True, when=When("scale_embedding"))  # not applied if the key is missing
-_SCALED_BY_DEFAULT = Scale(root=True, when=When("scale_embedding", default=True))
-_TROCR_NORM = _BART_NORM._replace(when=When("layernorm_embedding", default=True))
-_TROCR = (_SCALED, _POSITION, _TROCR_NORM)
-_DEBERTA_POSITION = AddPosition(When("position_biased_input", default=True))
-_DEBERTA = (_DEBERTA_POSITION, _TYPE, Project("embed_proj", is_optional=True))
-_DEBERTA_NORM = Norm(("embeddings.LayerNorm",), "layer_norm_eps", 1e-7)
-_BLOOM_NORM = Norm(("word_embeddings_layernorm", "token_embd_norm"), "layer_norm_epsilon", 1e-5)
-_NOMIC_NORM = Norm((*_BERT_NORM.names, "emb_ln"), "layer_norm_eps")
-_RELATIVE = When("relative_attention")
-_ABSOLUTE = When("position_embedding_type", "absolute", default="absolute")
-_ROTARY = When("position_embedding_type", "rotary", default="absolute")
-_ESM_SCALE = Scale(0.88, when=When("token_dropout"))
-_ESM_MASK = (
-    "with token_dropout, the model sets the row of a mask to 0 and scales the others by more; "
-    "embcli does not"
-)
-_ESM_NORM = Norm(("embeddings.layer_norm",), "layer_norm_eps", when=When("emb_layer_norm_before"))
+_STEPS: dict[str, type[RecipeStep]] = {
+    "scale": Scale,
+    "position": AddPosition,
+    "type": AddType,
+    "norm": Norm,
+    "project": Project,
+}
 
-# The first row whose `model_types` and condition fit is used.
-FAMILIES = (
-    # The first block reads the token rows; most blocks rotate queries and keys.
-    Family(
-        "llama mistral mixtral ministral qwen2 qwen2_moe qwen3 qwen3_moe phi phi3 phimoe gpt_neox "
-        "gpt_neox_japanese gptj codegen cohere cohere2 starcoder2 stablelm olmo olmo2 olmo3 olmoe "
-        "gpt_oss persimmon nemotron helium glm glm4 lfm2 moshi doge minimax deepseek_v2 "
-        "deepseek_v3 smollm3 seed_oss ernie4_5 ernie4_5_moe exaone4 arcee apertus glm4_moe "
-        "hunyuan_v1_dense hunyuan_v1_moe ministral3 qwen3_next qwen3_5_text qwen3_5_moe_text",
-        block_positions="rotary",
-    ),
-    Family("falcon", block_positions="alibi", when=When("alibi")),
-    Family("falcon", block_positions="rotary"),
-    Family("mpt", block_positions="alibi"),
-    Family("mamba mamba2 falcon_mamba jamba rwkv"),
-    Family("xlnet", block_positions="relative"),
-    Family(
-        "t5 mt5 umt5 longt5 switch_transformers", block_positions="relative", has_two_parts=True
-    ),
-    # The token rows are multiplied by a number.
-    Family(
-        "gemma gemma2 gemma3 gemma3_text gemma4_text vaultgemma",
-        (Scale(root=True, is_rounded=True),),
-        block_positions="rotary",
-    ),
-    Family(
-        "granite granitemoe granitemoeshared falcon_h1",
-        (Scale(key="embedding_multiplier"),),
-        block_positions="rotary",
-    ),
-    Family(
-        "granitemoehybrid",
-        (Scale(key="embedding_multiplier"),),
-        block_positions="rotary",
-        block_positions_when=When("position_embedding_type", "rope", default=""),
-    ),
-    Family(
-        "minicpm3",
-        (Scale(12.0, key="scale_emb", is_rounded=True),),
-        block_positions="rotary",
-    ),
-    # A position row is added, or a sinusoid.
-    Family(
-        "gpt2 gpt_neo openai-gpt gpt_bigcode whisper clip_text_model siglip_text_model "
-        "owlvit_text_model",
-        (_POSITION,),
-    ),
-    Family("opt", (Project("project_in", is_optional=True), _POSITION), position_offset=2),
-    Family("biogpt", (_SCALED_BY_DEFAULT, _POSITION), position_offset=2),
-    Family(
-        "xglm",
-        (_SCALED_BY_DEFAULT, _POSITION),
-        position_offset=2,
-        sinusoid_formula="sines, cosines",
-    ),
-    Family("xlm-roberta-xl", (_TYPE, _POSITION), padding_id="pad_token_id"),
-    Family("megatron-bert", (_TYPE, _POSITION)),
-    # Most of these are encoder-decoders.
-    Family(
-        "bart plbart mbart mvp",
-        (_SCALED, _POSITION, _BART_NORM),
-        position_offset=2,
-        has_two_parts=True,
-    ),
-    Family("led", (_POSITION, _BART_NORM), has_two_parts=True),
-    Family("bigbird_pegasus", (_SCALED_BY_DEFAULT, _POSITION), has_two_parts=True),
-    Family("blenderbot", (_SCALED, _POSITION), has_two_parts=True),
-    Family(
-        "pegasus marian",
-        (_SCALED, _POSITION),
-        sinusoid_formula="sines, cosines in float64",
-        has_two_parts=True,
-    ),
-    Family(
-        "m2m_100 nllb-moe",
-        (_SCALED_BY_DEFAULT, _POSITION),
-        padding_id="pad_token_id",
-        sinusoid_formula="sines, cosines",
-        has_two_parts=True,
-    ),
-    Family(
-        "speech_to_text",
-        (_SCALED_BY_DEFAULT, _POSITION),
-        padding_id="pad_token_id",
-        sinusoid_formula="sines, cosines",
-    ),
-    Family(
-        "trocr",
-        _TROCR,
-        position_offset=2,
-        when=When("use_learned_position_embeddings", default=True),
-    ),
-    Family("trocr", _TROCR, padding_id="pad_token_id", sinusoid_formula="sines, cosines"),
-    # A LayerNorm follows.
-    Family("bloom", (_BLOOM_NORM,), block_positions="alibi"),
-    Family(
-        "modernbert modernbert-decoder",
-        (Norm(("embeddings.norm", "token_embd_norm"), "norm_eps", 1e-5, has_bias=False),),
-        block_positions="rotary",
-    ),
-    Family(
-        "nomic_bert nomic-bert",
-        (_TYPE, _NOMIC_NORM),
-        block_positions="rotary",
-    ),
-    Family("jina-bert-v2", (_TYPE, _BERT_NORM), block_positions="alibi"),
-    Family(
-        "xlm",
-        (_POSITION, Norm(("layer_norm_emb",), "layer_norm_eps")),
-        remark="the model sets rows of padding at the end to 0; embcli does not",
-    ),
-    Family("distilbert", (_POSITION, Norm(("embeddings.LayerNorm",)))),
-    Family("git blip_text_model bert-generation", (_POSITION, _BERT_NORM)),
-    Family("mpnet", (_POSITION, _BERT_NORM), padding_id=1, block_positions="relative"),
-    Family(
-        "esm",
-        (_ESM_SCALE, _POSITION, _ESM_NORM),
-        padding_id="pad_token_id",
-        when=_ABSOLUTE,
-        remark=_ESM_MASK,
-    ),
-    Family(
-        "esm", (_ESM_SCALE, _ESM_NORM), block_positions="rotary", when=_ROTARY, remark=_ESM_MASK
-    ),
-    Family("bert splinter dpr", (_TYPE, _POSITION, _BERT_NORM)),
-    Family(
-        "roberta roberta-prelayernorm xlm-roberta camembert data2vec-text xmod altclip_text_model "
-        "clap_text_model",
-        (_TYPE, _POSITION, _BERT_NORM),
-        padding_id="pad_token_id",
-    ),
-    Family(
-        "ibert",
-        (_TYPE, _POSITION, _SPELLED_NORM),
-        padding_id="pad_token_id",
-        when=When("quant_mode", equals=False),
-    ),
-    Family("longformer luke", (_POSITION, _TYPE, _BERT_NORM), padding_id="pad_token_id"),
-    Family("nystromformer yoso mra", (_TYPE, _POSITION, _BERT_NORM), position_offset=2),
-    Family("squeezebert", (_POSITION, _TYPE, _BERT_NORM)),
-    Family(
-        "big_bird",
-        (Scale(root=True, when=When("rescale_embeddings")), _TYPE, _POSITION, _BERT_NORM),
-    ),
-    Family("ernie", (_TYPE, _POSITION, _BERT_NORM), when=When("use_task_id", equals=False)),
-    # There is a projection, after the norm or before it.
-    Family(
-        "electra", (_TYPE, _POSITION, _BERT_NORM, Project("embeddings_project", is_optional=True))
-    ),
-    Family(
-        "convbert", (_POSITION, _TYPE, _BERT_NORM, Project("embeddings_project", is_optional=True))
-    ),
-    Family(
-        "albert rembert", (_TYPE, _POSITION, _BERT_NORM, Project("embedding_hidden_mapping_in"))
-    ),
-    Family("fnet", (_TYPE, _POSITION, _BERT_NORM, Project("projection"))),
-    Family(
-        "deberta",
-        (*_DEBERTA, _DEBERTA_NORM._replace(kind="spelled")),
-        block_positions="relative",
-        block_positions_when=_RELATIVE,
-    ),
-    Family(
-        "deberta-v2",
-        (*_DEBERTA, _DEBERTA_NORM),
-        block_positions="relative",
-        block_positions_when=_RELATIVE,
-    ),
-    # A text alone does not determine the input of the first block.
-    Family(
-        "markuplm",
-        padding_id="pad_token_id",
-        unknown="it adds a row for the place of each token in a page of HTML, which no text tells",
-    ),
-    Family("gemma3n_text", unknown="it makes several rows of each, one for each of its streams"),
-    Family(
-        "musicgen_decoder musicgen_melody_decoder",
-        unknown="it adds up rows of several token matrices",
-    ),
-)
 
+def _made(kind: Callable[..., Any], fields: dict[str, Any]) -> Any:
+    """Return a family or a step that families.json describes."""
+    for name in ("when", "block_positions_when"):
+        if name in fields:
+            fields[name] = When(**fields[name])
+    return kind(**fields)
+
+
+def _families(stored: Mapping[str, Any]) -> Iterator[Family]:
+    """Yield the families; of those with a `model_type`, the first whose condition fits is used."""
+    steps = {name: _made(_STEPS[kind], fields) for name, (kind, fields) in stored["steps"].items()}
+    for fields in chain.from_iterable(stored["families"].values()):
+        fields["steps"] = tuple(steps[name] for name in fields.get("steps", ()))
+        yield _made(Family, fields)
+
+
+_STORED = load_facts("families.json")
+FAMILIES = tuple(_families(_STORED))
 # The names that llama.cpp uses for a `model_type`, where they differ.
-MODEL_TYPES_OF_GGUF = {
-    "gemma3": "gemma3_text",
-    "phi2": "phi",
-    "gptneox": "gpt_neox",
-    "starcoder": "gpt_bigcode",
-    "gpt-oss": "gpt_oss",
-    "command-r": "cohere",
-    "qwen2moe": "qwen2_moe",
-    "qwen3moe": "qwen3_moe",
-    "deepseek2": "deepseek_v2",
-    "modern-bert": "modernbert",
-    "gemma-embedding": "gemma3_text",
-    "t5encoder": "t5",
-}
+MODEL_TYPES_OF_GGUF: dict[str, str] = _STORED["gguf_model_types"]
 # Keys of config.json, and their names in GGUF, which follow the name of the architecture.
-KEYS_OF_GGUF = {
-    "layer_norm_eps": "attention.layer_norm_epsilon",
-    "layer_norm_epsilon": "attention.layer_norm_epsilon",
-    "norm_eps": "attention.layer_norm_epsilon",
-    "hidden_size": "embedding_length",
-    "embedding_multiplier": "embedding_scale",
-    "max_position_embeddings": "context_length",
-    "rope_theta": "rope.freq_base",
-    "rope_local_base_freq": "rope.freq_base_swa",
-    "rope_type": "rope.scaling.type",
-}
+KEYS_OF_GGUF: dict[str, str] = _STORED["gguf_keys"]
 
 LARGEST_NUMBER = 1e300  # the largest number allowed in config.json
 _LARGEST_WHOLE = 1 << 53

@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 
 from embcli.binary import Binary, quoted
+from embcli.encodings.encoding import load_facts
 from embcli.encodings.gguf.header import GgufHeader, GgufTensor, read_header
 from embcli.encodings.gguf.vocabulary import vocabulary_of
 from embcli.errors import Notes, missing_extra
@@ -22,42 +23,7 @@ from embcli.layer import Layer
 
 # The types of tensors by the format's number: a name, and the values and the bytes of a block.
 # Blocks of several values are quantised.
-TYPES = {
-    0: ("float32", 1, 4),
-    1: ("float16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    9: ("Q8_1", 32, 40),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    24: ("int8", 1, 1),
-    25: ("int16", 1, 2),
-    26: ("int32", 1, 4),
-    27: ("int64", 1, 8),
-    28: ("float64", 1, 8),
-    29: ("IQ1_M", 256, 56),
-    30: ("bfloat16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-    40: ("NVFP4", 64, 36),
-    41: ("Q1_0", 128, 18),
-}
+TYPES: dict[str, tuple[str, int, int]] = load_facts("gguf_types.json")
 
 
 def read(binary: Binary, _: Notes) -> Tensors:
@@ -137,11 +103,12 @@ def _tensor(binary: Binary, described: GgufTensor, start: int, available: int) -
     """Return a tensor; one of an unknown type has all available bytes."""
     name = described.name
     shape = described.shape
-    if described.kind not in TYPES:
-        dtype = f"type {described.kind}"
+    kind = str(described.kind)
+    if kind not in TYPES:
+        dtype = f"type {kind}"
         return Tensor(name, shape, dtype, available, binary, start, unreadable="an unknown type")
 
-    dtype, values, block_size = TYPES[described.kind]
+    dtype, values, block_size = TYPES[kind]
     columns = shape[-1] if shape else 1
     if columns % values:
         raise binary.file_error(
@@ -163,8 +130,7 @@ def _quantised_layer(tensor: Tensor) -> Layer:
     def widen(stored: np.ndarray) -> np.ndarray:
         if not len(stored):  # the package fails for no rows
             return np.empty((0, tensor.shape[1]), np.float32)
-        rows: np.ndarray = dequantize(stored.view(np.uint8), kind)
-        return rows
+        return np.asarray(dequantize(stored.view(np.uint8), kind))
 
     try:
         kind = GGMLQuantizationType[tensor.dtype]

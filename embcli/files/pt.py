@@ -72,9 +72,8 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         )
 
     archive = _Archive(binary, zip_file, folder=pickles[0].removesuffix("/data.pkl"))
-    archive.check()
     try:
-        archive.check_byte_order()
+        archive.check()
         weights = _named_weights(_unpickled(zip_file.read(pickles[0])), binary.path.stem)
     except Malformed as error:
         raise binary.file_error(str(error)) from None
@@ -105,7 +104,7 @@ class _Archive:
         self.members = zip_file.NameToInfo
 
     def check(self) -> None:
-        """Raise InputError for packed, encrypted or repeated members, and for a giant pickle."""
+        """Raise InputError for what torch.save does not write, big-endian and giant files."""
         members = self.zip_file.infolist()
         is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
         is_encrypted = any(member.flag_bits & 1 for member in members)
@@ -119,9 +118,6 @@ class _Archive:
             raise self.binary.file_error(
                 f"its pickle has {size:,} bytes, and embcli reads up to {longest_pickle:,}"
             )
-
-    def check_byte_order(self) -> None:
-        """Raise Malformed if the file says that its numbers are big-endian."""
         member = self.members.get(f"{self.folder}/byteorder")
         if member and self.zip_file.open(member).read(4) == b"big":
             raise Malformed("its numbers are big-endian; embcli reads little-endian ones")
@@ -214,7 +210,7 @@ class _Checked(dict[Any, Any]):
         super().__setitem__(key, value)
 
 
-# The opcodes that torch.save writes, separated by spaces.
+# The opcodes that torch.save writes.
 _OPCODES = (
     "PROTO STOP MARK BINPUT LONG_BINPUT BINGET LONG_BINGET GLOBAL BINPERSID REDUCE BUILD "
     "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINSTRING "
@@ -223,12 +219,7 @@ _OPCODES = (
     # Those of later protocols.
     "FRAME MEMOIZE STACK_GLOBAL SHORT_BINUNICODE SHORT_BINBYTES BINBYTES"
 )
-
-
-def _handlers() -> dict[int, Callable[[Any], None]]:
-    """Return Python's functions for these opcodes."""
-    codes = [getattr(pickle, name)[0] for name in _OPCODES.split()]
-    return {code: pickle._Unpickler.dispatch[code] for code in codes}
+_CODES = [getattr(pickle, name)[0] for name in _OPCODES.split()]
 
 
 class _Unpickler(pickle._Unpickler):
@@ -238,7 +229,9 @@ class _Unpickler(pickle._Unpickler):
     """
 
     stack: list[Any]
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _handlers()
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        code: pickle._Unpickler.dispatch[code] for code in _CODES
+    }
 
     def load_empty_dictionary(self) -> None:
         self.append(_Checked())  # type: ignore[attr-defined]

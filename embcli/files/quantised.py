@@ -162,14 +162,12 @@ class UnpackedTensors(Tensors):
         def rows(ids: np.ndarray) -> np.ndarray:
             rows = numbers.rows(ids)
             with np.errstate(over="ignore", invalid="ignore"):
-                scaled: np.ndarray = rows * scale_grid.of_rows(ids) / divisor
-            return scaled
+                return np.asarray(rows * scale_grid.of_rows(ids) / divisor)
 
         layers = (numbers, scale_grid.layer)
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{tensor.dtype} x {_SCALES[part]}"
-        names = _names(scale)
-        return replace(tensor, dtype=label, matrix=layer, computed_from=names)
+        return replace(tensor, dtype=label, matrix=layer, computed_from=(scale.name,))
 
     def _block_size(self) -> tuple[int, int] | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
@@ -214,13 +212,12 @@ class UnpackedTensors(Tensors):
             stored = words.stored(ids)  # (n, words) uint32
             numbers = (stored[:, :, None] >> shifts) & lowest_bits
             rows = numbers.reshape(len(ids), dim).astype(np.float32)
-            unpacked: np.ndarray = rows * scale.of_rows(ids) + bias.of_rows(ids)
-            return unpacked
+            return np.asarray(rows * scale.of_rows(ids) + bias.of_rows(ids))
 
         layers = (words, scale.layer, bias.layer)
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{bits} bit of MLX"
-        names = _names(scales, biases)
+        names = (scales.name, biases.name)
         return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, computed_from=names)
 
     # --- model2vec ------------------------------------------------------------------------------
@@ -229,9 +226,10 @@ class UnpackedTensors(Tensors):
         """Return the matrix of a static model, with its row and its factor for each token ID."""
         mapping = self.tensors.get("mapping")
         weights = self.tensors.get("weights")
-        if not tensor.is_matrix or (mapping is None and weights is None):
+        parts = [part for part in (mapping, weights) if part]
+        if not tensor.is_matrix or not parts:
             return tensor
-        shapes = {part.shape for part in (mapping, weights) if part}
+        shapes = {part.shape for part in parts}
         size, *others = shapes
         if others or len(size) != 1:
             return _refused(tensor, "its mapping and its weights are not one number for each token")
@@ -253,13 +251,12 @@ class UnpackedTensors(Tensors):
                     return numbers.rows(row_ids)
                 # The product has the wider dtype of both, and is rounded once, as model2vec does.
                 product = _own_numbers(numbers, row_ids) * factors[ids, None]
-                rows: np.ndarray = product.astype(np.float32)
-                return rows
+                return np.asarray(product, np.float32)
 
             return computed_layer(described, rows, (numbers,))
 
         shape = (size[0], tensor.shape[1])
-        names = _names(mapping, weights)
+        names = tuple(part.name for part in parts)
         return replace(tensor, shape=shape, dtype=label, matrix=layer, computed_from=names)
 
     def _mapping(self, tensor: Tensor, rows: int) -> np.ndarray:
@@ -276,10 +273,6 @@ def _refused(tensor: Tensor, reason: str) -> Tensor:
 
 def _packed(tensor: Tensor, reason: str) -> Tensor:
     return replace(tensor, unreadable=reason, packed=True)
-
-
-def _names(*tensors: Tensor | None) -> tuple[str, ...]:
-    return tuple(tensor.name for tensor in tensors if tensor)
 
 
 def _own_vector(tensor: Tensor) -> np.ndarray:

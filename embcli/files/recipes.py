@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
-from embcli.binary import quoted
+from embcli.binary import objects_in, quoted
 from embcli.errors import InputError
 from embcli.files.families import (
     BLOCKS,
@@ -183,7 +182,9 @@ class _Completion:
         epsilon = step.epsilon
         if step.key:
             epsilon = self.settings.number(step.key, step.epsilon, least=0)
-        weight = self.required_weight(*step.names)
+        weight = self.find("weight", *step.names)
+        if not weight:
+            raise self.missing_error(step.names[0])
         bias = self.find("bias", *step.names)
         if step.has_bias and not bias:
             raise self.missing_error(f"{step.names[0]}.bias")
@@ -198,18 +199,14 @@ class _Completion:
         bias = self.find("bias", step.name)
         if step.is_optional and (not weight or self.tensors[weight].shape == (width, width)):
             return None
-        tensor = self.tensors[weight or self.required_weight(step.name)]
+        if not weight:
+            raise self.missing_error(step.name)
+        tensor = self.tensors[weight]
         if len(tensor.shape) != 2 or tensor.shape[1] != width:
             raise self.tensors.file_error(f"{tensor} does not project rows of {width:,} columns")
         self.width = tensor.shape[0]
         self.check_size(bias)
         return step._replace(weight=weight, bias=bias, width=self.width)
-
-    def required_weight(self, *modules: str) -> str:
-        name = self.find("weight", *modules)
-        if not name:
-            raise self.missing_error(modules[0])
-        return name
 
     def find(self, parameter: str, *modules: str) -> str:
         """Return the name of a parameter of the first module that has it; empty without one."""
@@ -258,8 +255,8 @@ def _rotary_in_words(values: Mapping[str, Any]) -> Iterator[str]:
 
     Settings of single kinds of layers are inside of those of all layers.
     """
-    settings = _objects([values.get("rope_parameters"), values.get("rope_scaling")])
-    of_layer_kinds = _objects(chain.from_iterable(setting.values() for setting in settings))
+    settings = objects_in([values.get("rope_parameters"), values.get("rope_scaling")])
+    of_layer_kinds = objects_in([value for setting in settings for value in setting.values()])
     thetas: dict[str, None] = {}
     scalings: dict[str, None] = {}
     for setting in [values, *settings, *of_layer_kinds]:
@@ -274,7 +271,3 @@ def _rotary_in_words(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"theta {' and '.join(thetas)}"
     if scalings:
         yield f"scaled: {' and '.join(scalings)}"
-
-
-def _objects(values: Iterable[Any]) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict)]

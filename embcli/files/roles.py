@@ -147,8 +147,7 @@ class Roles:
             if chosen not in tensors:
                 raise _undecided_error(tensors, f"it has no tensor {quoted(chosen)}")
             tensor = tensors[chosen]
-            if tensor.unreadable:
-                raise tensor.unreadable_error()
+            tensor.check_readable()
             if not tensor.is_matrix:
                 no_matrix = Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
                 raise tensors.file_error(no_matrix)
@@ -254,8 +253,7 @@ class Roles:
     def _one_of_equal(self, role: str, candidates: list[Tensor]) -> Tensor:
         """Return the first of several tensors; raises InputError unless all have equal rows."""
         for tensor in candidates:
-            if tensor.unreadable:
-                raise tensor.unreadable_error()
+            tensor.check_readable()
         by_name = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
         first = by_name[0]
         rows = first.shape[0]

@@ -16,53 +16,15 @@ from math import prod
 from typing import Any
 
 from embcli.binary import Binary, parsed_object
+from embcli.encodings.encoding import load_facts
 from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
 
+_FACTS = load_facts("safetensors.json")
 # The bits of a number by the format's name of its dtype.
-BITS = {
-    "BOOL": 8,
-    "F4": 4,
-    "F6_E2M3": 6,
-    "F6_E3M2": 6,
-    "F8_E4M3": 8,
-    "F8_E4M3FNUZ": 8,
-    "F8_E5M2": 8,
-    "F8_E5M2FNUZ": 8,
-    "F8_E8M0": 8,
-    "BF16": 16,
-    "F16": 16,
-    "F32": 32,
-    "F64": 64,
-    "C64": 64,
-    "I8": 8,
-    "I16": 16,
-    "I32": 32,
-    "I64": 64,
-    "U8": 8,
-    "U16": 16,
-    "U32": 32,
-    "U64": 64,
-}
+BITS: dict[str, int] = _FACTS["bits"]
 # numpy's names of the dtypes that become float32. Other dtypes keep the format's name.
-NAMES = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E8M0": "float8_e8m0fnu",
-    "F4": "float4_e2m1fn",
-    "I8": "int8",
-    "I16": "int16",
-    "I32": "int32",
-    "I64": "int64",
-    "U8": "uint8",
-    "U16": "uint16",
-    "U32": "uint32",
-    "U64": "uint64",
-}
+NAMES: dict[str, str] = _FACTS["names"]
 _DTYPES_BY_NAME = {name: dtype for dtype, name in NAMES.items()}
 _WRITTEN_DTYPES = {**_DTYPES_BY_NAME, "bool": "BOOL", "complex64": "C64"}
 _LARGEST = 2**63 - 1  # the most values of a tensor

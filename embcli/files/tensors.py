@@ -161,9 +161,11 @@ class Tensor:
         sizes = ", ".join(f"{size:,}" for size in self.shape)
         return f"{quoted(self.name)} ({sizes}) {self.dtype}"
 
-    def unreadable_error(self) -> InputError:
-        error = self.binary.file_error(f"{self}: {self.unreadable}")
-        return PackedError(error.message, error.hint) if self.packed else error
+    def check_readable(self) -> None:
+        """Raise InputError if its numbers are not those of the matrix."""
+        if self.unreadable:
+            error = self.binary.file_error(f"{self}: {self.unreadable}")
+            raise PackedError(error.message) if self.packed else error
 
     @property
     def is_matrix(self) -> bool:
@@ -227,8 +229,7 @@ class Tensors(Mapping[str, Tensor]):
         Raises InputError for a tensor that is not a matrix, or that cannot be read.
         """
         tensor = self[name]
-        if tensor.unreadable:
-            raise tensor.unreadable_error()
+        tensor.check_readable()
         if not tensor.is_matrix:
             raise self.file_error(
                 f"{tensor} is not a matrix: it needs two dimensions, (V, D), of at least 1"
@@ -238,9 +239,8 @@ class Tensors(Mapping[str, Tensor]):
     def array(self, name: str) -> np.ndarray:
         """Return a whole tensor as float32; raises InputError if it cannot be read."""
         tensor = self[name]
-        if tensor.unreadable:
-            raise tensor.unreadable_error()
-        if len(tensor.shape) == 2 or len(tensor.strides or ()) > 2:
+        tensor.check_readable()
+        if len(tensor.shape) == 2 or len(tensor.strides) > 2:
             return self.layer(name).whole()
         # It is read as a matrix, a vector as one of one row.
         *sizes, dim = tensor.shape or (1,)

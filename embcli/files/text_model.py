@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from embcli.binary import objects_in
 from embcli.errors import InputError
 from embcli.files.families import Family, Settings, family_of, has_two_parts, settings_of_gguf
 from embcli.files.tensors import Tensors
@@ -30,7 +31,10 @@ def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextMode
     """Return the model that reads tokens; `whole_config` is a config.json, or empty."""
     described_part = _described_part(whole_config, tensors)
     config = _text_config(whole_config, described_part)
-    settings = _settings(config, tensors)
+    # Without a config.json, the metadata of a GGUF file has settings.
+    settings = Settings(settings_of_gguf(tensors.metadata), tensors.file_error, "its metadata")
+    if config:
+        settings = Settings(config, tensors.file_error)
     family = None
     with suppress(InputError):  # the recipe raises it again
         family = family_of(settings)
@@ -68,18 +72,10 @@ def _text_config(whole_config: Mapping[str, Any], part: ModelPart | None) -> dic
         keys.append(part)
     config = dict(whole_config)
     while True:
-        values = [config.pop(key, None) for key in keys]
-        text_configs = [value for value in values if isinstance(value, dict)]
+        text_configs = objects_in([config.pop(key, None) for key in keys])
         if not text_configs:
             return config
         config |= text_configs[0]
-
-
-def _settings(config: Mapping[str, Any], tensors: Tensors) -> Settings:
-    """Return the settings of config.json; without one, those of the metadata of a GGUF file."""
-    if config:
-        return Settings(config, tensors.file_error)
-    return Settings(settings_of_gguf(tensors.metadata), tensors.file_error, "its metadata")
 
 
 def name_parts(name: str) -> list[str]:

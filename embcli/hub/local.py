@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeGuard
 
-from embcli.binary import Binary, quoted, read_object, read_whole
+from embcli.binary import Binary, objects_in, quoted, read_object, read_whole
 from embcli.errors import InputError, Notes, UnknownWordError
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
@@ -147,8 +147,8 @@ def module_folders(folder: Path) -> Iterator[str]:
         modules = json.loads(read_whole(Binary(folder / "modules.json"), longest_list))
     except (InputError, ValueError, RecursionError):
         return
-    for module in modules if isinstance(modules, list) else ():
-        name = module.get("path") if isinstance(module, dict) else None
+    for module in objects_in(modules):
+        name = module.get("path")
         if is_path_inside(name):
             yield name
 
@@ -376,7 +376,7 @@ def _ollama_gguf(folder: Path, manifest_path: Path) -> Path:
     manifest = read_object(binary, longest_manifest)
 
     # There can be a manifest for each program that can run the model; two programs read a GGUF.
-    children = _objects(manifest, "manifests")
+    children = objects_in(manifest.get("manifests"))
     if children:
         ranked = []
         for runner in ("ggml", "llamacpp"):
@@ -384,17 +384,10 @@ def _ollama_gguf(folder: Path, manifest_path: Path) -> Path:
         chosen = ranked[0] if ranked else children[0]
         manifest = read_object(Binary(_blob(binary, folder, chosen)), longest_manifest)
 
-    for layer in _objects(manifest, "layers"):
+    for layer in objects_in(manifest.get("layers")):
         if layer.get("mediaType") == "application/vnd.ollama.image.model":
             return _blob(binary, folder, layer)
     raise binary.file_error("it leads to no GGUF: it has no layer with a model")
-
-
-def _objects(manifest: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    values = manifest.get(key)
-    if not isinstance(values, list):
-        return []
-    return [value for value in values if isinstance(value, dict)]
 
 
 def _blob(manifest: Binary, folder: Path, entry: dict[str, Any]) -> Path:

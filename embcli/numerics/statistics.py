@@ -35,8 +35,7 @@ def numbered_blocks(
 
 def dots(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return the dot products of pairs of rows, (n, D) float64 each -> (n,)."""
-    products: np.ndarray = np.einsum("ij,ij->i", rows, others)
-    return products
+    return np.asarray(np.einsum("ij,ij->i", rows, others))
 
 
 def squares(rows: np.ndarray) -> np.ndarray:

@@ -60,40 +60,32 @@ def apply(
                 added = layers["token_type"].rows(numbers)
                 rows = rows + added
                 terms.append(Term("type", "+", added, numbers))
-            case Norm() if recipe is not None:
-                rows = _normed(step, rows, recipe.values)
-            case Project() if recipe is not None:
-                rows = _projected(step, rows, recipe.values)
+            case Norm() | Project():
+                if recipe is not None:
+                    rows = _by_torch(step, rows, recipe.values)
     return rows, terms
 
 
-def _normed(step: Norm, rows: np.ndarray, tensor: Tensors) -> np.ndarray:
+def _by_torch(step: Norm | Project, rows: np.ndarray, tensor: Tensors) -> np.ndarray:
+    """Return the rows of a text, (T, columns), normed, or multiplied by a matrix."""
     load_torch()
     import torch
 
     values = torch.from_numpy(rows)
-    gain = torch.from_numpy(tensor(step.weight))
+    weight = torch.from_numpy(tensor(step.weight))
     bias = torch.from_numpy(tensor(step.bias)) if step.bias else None
+    if isinstance(step, Project):
+        batch = values[None]  # (1, T, columns), the shape in which a model does it
+        projected = torch.nn.functional.linear(batch, weight, bias)
+        return np.asarray(projected[0])
     if step.kind == "torch":
         width = rows.shape[1]
-        normed = torch.nn.functional.layer_norm(values, (width,), gain, bias, step.epsilon)
+        normed = torch.nn.functional.layer_norm(values, (width,), weight, bias, step.epsilon)
         return np.asarray(normed)
 
     centred = values - values.mean(-1, keepdim=True)
     variance = centred.pow(2).mean(-1, keepdim=True)
-    normed = centred / torch.sqrt(variance + step.epsilon) * gain
+    normed = centred / torch.sqrt(variance + step.epsilon) * weight
     if bias is not None:
         normed = normed + bias
     return np.asarray(normed)
-
-
-def _projected(step: Project, rows: np.ndarray, tensor: Tensors) -> np.ndarray:
-    """Return the rows of a text, (T, columns), multiplied by a matrix."""
-    load_torch()
-    import torch
-
-    weight = torch.from_numpy(tensor(step.weight))
-    bias = torch.from_numpy(tensor(step.bias)) if step.bias else None
-    batch = torch.from_numpy(rows)[None]  # (1, T, columns), the shape in which a model does it
-    projected = torch.nn.functional.linear(batch, weight, bias)
-    return np.asarray(projected[0])

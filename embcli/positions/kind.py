@@ -14,7 +14,6 @@ from embcli.names import Similarity
 from embcli.wording import counted
 
 Rows = Callable[[np.ndarray], np.ndarray]  # row numbers (n,) int64 -> rows (n, ..., columns)
-ONLY_THE_DISTANCE = "They depend only on the distance: equal along each diagonal."
 
 
 class PositionMatrix(NamedTuple):

@@ -13,7 +13,6 @@ import numpy as np
 
 from embcli.names import DEFAULT_THETA, Similarity
 from embcli.positions.kind import (
-    ONLY_THE_DISTANCE,
     PositionMatrix,
     ShownPositions,
     added_rows,
@@ -28,7 +27,7 @@ def sinusoidal(
 ) -> ShownPositions:
     """Return sinusoids by the paper's formula, or by that of a model's step, if one is given."""
     formula = "Columns 2i, 2i + 1: sine, cosine of p · 10,000^(-2i/D); added to the token row."
-    meaning = ONLY_THE_DISTANCE
+    meaning = "They depend only on the distance: equal along each diagonal."
     if model_step is not None:
         halves = "sines in the first half of the columns, cosines in the second"
         formula = f"The model's own formula: {halves}; added to the token row."

@@ -49,7 +49,7 @@ class DrawnLayer(Layer):
 
     def __init__(self, seeded: Seeded, name: str) -> None:
         self.name = name
-        self.shape = seeded.shape(name)
+        self.shape = seeded.shapes[name]
         self.build = {
             "torch": str(torch.__version__),
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
@@ -123,10 +123,10 @@ class RandomStream:
 
     def __init__(self, seeded: Seeded, name: str) -> None:
         self._seed = seeded.seed
-        self._size = prod(seeded.shape(name))
+        self._size = prod(seeded.shapes[name])
         self._whole = self._size // BLOCK * BLOCK  # elements in whole blocks
         # The token layer is drawn before the position layer.
-        self._size_before = prod(seeded.shape("token")) if name == "position" else 0
+        self._size_before = prod(seeded.shapes["token"]) if name == "position" else 0
         self._start = _draws(self._size_before)
         self._generator = torch.Generator()
         # The position counts the draws taken, except those of a layer of fewer than 16 elements.
@@ -170,8 +170,7 @@ class RandomStream:
         return self._normals(self._size)
 
     def _normals(self, count: int) -> np.ndarray:
-        normals: np.ndarray = torch.empty(count).normal_(generator=self._generator).numpy()
-        return normals
+        return np.asarray(torch.empty(count).normal_(generator=self._generator))
 
     def _fill(self, start: int, values: np.ndarray) -> None:
         """Fill an array with the elements from `start` on; its length is a multiple of 16."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from embcli.errors import LayerError, refuse_too_large, whole_number
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
@@ -21,19 +21,18 @@ class Seeded:
     dim: int = DEFAULT_DIM
     context_length: int = DEFAULT_CONTEXT_LENGTH
     seed: int = DEFAULT_SEED
+    # Of the `token` and the `position` layer.
+    shapes: dict[str, tuple[int, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("vocab", "dim", "context_length"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
         object.__setattr__(self, "seed", torch_seed(self.seed))
+        shapes = {"token": (self.vocab, self.dim), "position": (self.context_length, self.dim)}
+        object.__setattr__(self, "shapes", shapes)
         # Drawing itself needs little memory, so that a layer may take the whole machine's.
-        for name in ("token", "position"):
-            refuse_too_large(f"a {name} layer", self.shape(name))
-
-    def shape(self, name: str) -> tuple[int, int]:
-        """Return the shape of the `token` or the `position` layer."""
-        rows = self.vocab if name == "token" else self.context_length
-        return rows, self.dim
+        for name, shape in shapes.items():
+            refuse_too_large(f"a {name} layer", shape)
 
 
 def check_size(name: str, given: int) -> int:

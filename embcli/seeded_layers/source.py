@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,10 +28,10 @@ def file_name(name: str, seeded: Seeded, build: Build) -> str:
 
     The token layer is drawn first, so that its shape changes the bits of the position layer.
     """
-    rows, dim = seeded.shape(name)
+    rows, dim = seeded.shapes[name]
     shapes = f"{rows}x{dim}"
     if name != "token":
-        rows_before, dim_before = seeded.shape("token")
+        rows_before, dim_before = seeded.shapes["token"]
         shapes += f"-after-{rows_before}x{dim_before}"
     drawn_by = f"torch-{build.torch}-{build.machine}-{build.cpu}-{build.libc}"
     return re.sub(r"[^\w.+-]", "-", f"{name}-{shapes}-seed{seeded.seed}-{drawn_by}.npy")
@@ -42,7 +42,8 @@ class KeptLayer(Layer):
 
     dtype = "float32"
 
-    def __init__(self, matrix: np.ndarray, build: Build) -> None:
+    def __init__(self, matrix: np.ndarray) -> None:
+        build = this_build()
         rows, dim = matrix.shape
         self.shape = (rows, dim)
         self.build = {"torch": build.version, "cpu_capability": build.capability}
@@ -52,6 +53,7 @@ class KeptLayer(Layer):
         return np.asarray(self._matrix[ids])
 
 
+@dataclass(frozen=True, eq=False)
 class SeededSource:
     """The source of a seeded pair of layers.
 
@@ -59,23 +61,21 @@ class SeededSource:
     token layer stand for the tokens of `encoding`. Several threads may use a source.
     """
 
-    recipe: None = None
-    orphan_norm = ""
+    seeded: Seeded
+    store: Store | None = None
+    encoding: Encoding | None = None
+    recipe: ClassVar[None] = None
+    orphan_norm: ClassVar[str] = ""
 
-    def __init__(
-        self, seeded: Seeded, store: Store | None = None, encoding: Encoding | None = None
-    ) -> None:
-        self.seeded = seeded
-        self.store = store
-        self.encoding = encoding
-        self.origin = Origin(seed=seeded.seed)
+    @property
+    def origin(self) -> Origin:
+        return Origin(seed=self.seeded.seed)
 
     def resized(self, context_length: int) -> SeededSource:
-        seeded = replace(self.seeded, context_length=context_length)
-        return SeededSource(seeded, self.store, self.encoding)
+        return replace(self, seeded=replace(self.seeded, context_length=context_length))
 
     def shape(self, name: str) -> tuple[int, int] | None:
-        return None if name == "head" else self.seeded.shape(name)
+        return self.seeded.shapes.get(name)
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         remarks = notes or Notes()
@@ -84,9 +84,7 @@ class SeededSource:
         for name, ids in wanted.items():
             layer: Layer
             if ids is not None and not ids.size:  # Nobody sees a row.
-                layer = KeptLayer(
-                    np.broadcast_to(np.float32(0), self.seeded.shape(name)), this_build()
-                )
+                layer = KeptLayer(np.broadcast_to(np.float32(0), self.seeded.shapes[name]))
             else:
                 layer = self._kept(name) or self._drawn(name, ids, remarks)
             layers[name] = layer
@@ -98,8 +96,8 @@ class SeededSource:
         if self.store is None:
             return None
         file = file_name(name, self.seeded, this_build())
-        matrix = self.store.read(file, self.seeded.shape(name))
-        return None if matrix is None else KeptLayer(matrix, this_build())
+        matrix = self.store.read(file, self.seeded.shapes[name])
+        return None if matrix is None else KeptLayer(matrix)
 
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
         """Draw a layer, and keep it if the store takes it."""

@@ -29,7 +29,7 @@ from unittest import mock
 import numpy as np
 
 from embcli import encodings
-from embcli.encodings.tiktoken import rank_file
+from embcli.encodings.encoding import DATA
 from tests.benchmarks import checkpoints
 from tests.files import made
 
@@ -300,7 +300,7 @@ def carry_ranks(folder: Path) -> None:
     from tiktoken_ext import openai_public
 
     def store(path: str, expected_hash: str | None = None) -> dict[bytes, int]:
-        ranks = gzip.decompress(rank_file(Path(path).stem).read_bytes())
+        ranks = gzip.decompress((DATA / f"{Path(path).stem}.tiktoken.gz").read_bytes())
         name = hashlib.sha1(path.encode()).hexdigest()
         (folder / name).write_bytes(ranks)
         return {}

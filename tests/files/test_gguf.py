@@ -36,7 +36,7 @@ def test_the_sizes_of_types_are_those_of_the_package():
             name = name.replace("bfloat", "BF").replace("float", "F").replace("int", "I")
         ours[number] = (name, values, size)
     for kind, sizes in GGML_QUANT_SIZES.items():
-        assert ours[kind.value] == (kind.name, *sizes)
+        assert ours[str(kind.value)] == (kind.name, *sizes)
 
 
 def test_the_header_is_what_the_package_reads():

@@ -241,21 +241,15 @@ class GgufEncoding(VocabularyEncoding):
         if self._split_error is not None:
             raise self._split_error
         if self.model == "llama":
-            return self._scored_pairs()
+            scores = dict(zip(self.words, self._scores.tolist(), strict=True))
+            return ScoredPairs(self._ids, scores, self.unknown_id, self.adds_space)
         if self.model == "bert":
-            return self._word_pieces()
+            lowers = self._flag("normalizer.lowercase", True)
+            strips_accents = self._flag("normalizer.strip_accents", lowers)
+            return WordPieces(self._ids, self.unknown_id, lowers, strips_accents)
         if self.model == "t5":
             return self._unigrams()
         return self._byte_pairs()
-
-    def _scored_pairs(self) -> PieceTokenizer:
-        scores = dict(zip(self.words, self._scores.tolist(), strict=True))
-        return ScoredPairs(self._ids, scores, self.unknown_id, self.adds_space)
-
-    def _word_pieces(self) -> PieceTokenizer:
-        lowers = self._flag("normalizer.lowercase", True)
-        strips_accents = self._flag("normalizer.strip_accents", lowers)
-        return WordPieces(self._ids, self.unknown_id, lowers, strips_accents)
 
     def _unigrams(self) -> PieceTokenizer:
         for package in ("tokenizers", "sentencepiece"):
