@@ -1,8 +1,9 @@
 """Requests to the hub, through huggingface_hub's session, and the errors that explain its faults.
 
 A request asks for what the hub knows of a model, for a small file, or for a range of a large one.
-All of them end: `Session` limits the bytes and the files of a model, and each request may neither
-be silent nor slow for long. A fault that may be brief is followed by at most two more tries.
+All of them end: `Session` limits the time, the bytes and the files of a model, and each request
+may neither be silent nor slow for long. A fault that may be brief is followed by at most two more
+tries.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ PATIENCE = 8  # seconds, after which a slow answer is given up
 _LEAST_SPEED = 1 << 14  # bytes per second of an answer that is not slow
 # What all requests of a model may take, except those for rows, whose number the user has chosen.
 _MOST = {"requests": 500, "bytes of settings": 32_000_000}
+START = 30  # seconds of these requests, beside those for the bytes that the hub announces
+_LONGEST_START = 180
 _LONGEST = 1 << 27  # bytes of an answer; a header may have 100 MB
 _LARGEST = 1 << 63  # bytes of a file
 _MOST_REDIRECTS = 5
@@ -71,7 +74,8 @@ class Session:
     def __init__(self, model: str, repository: str) -> None:
         self.model = model  # hf://org/name, with the revision
         self.repository = repository
-        self._spent = dict.fromkeys(_MOST, 0)
+        self._most = {**_MOST, "seconds": START}
+        self._spent = dict.fromkeys(self._most, 0.0)
 
     def described(self, revision: str | None) -> tuple[str, dict[str, int]]:
         """Return the commit of a revision, and the files with their sizes."""
@@ -86,12 +90,12 @@ class Session:
             hint = "HF_ENDPOINT can name another hub"
             raise file_error(self.model, f"{hub()} does not answer as a hub does", hint) from None
 
-    def spend(self, what: str, amount: int) -> None:
+    def spend(self, what: str, amount: float) -> None:
         """Add to what the requests have taken; raises InputError if that is more than they may."""
         self._spent[what] += amount
-        most = _MOST[what]
+        most = self._most[what]
         if self._spent[what] > most:
-            raise file_error(self.model, f"its files take more than {most:,} {what}")
+            raise file_error(self.model, f"its files take more than {most:,.0f} {what}")
 
     def fetch(self, requests: list[Request], *, are_rows: bool = False) -> Iterator[bytes]:
         """Yield the answers to requests, in order.
@@ -101,15 +105,21 @@ class Session:
         """
         if not are_rows:
             self.spend("requests", len(requests))
+            announced = sum(request.size or 0 for request in requests)
+            seconds = self._most["seconds"] + announced // _LEAST_SPEED
+            self._most["seconds"] = min(seconds, _LONGEST_START)
         is_interrupted = False
         pool = ThreadPoolExecutor(_PARALLEL)
         try:
             futures = [pool.submit(self._answer, request) for request in requests]
             for future in futures:
                 while not future.done():
+                    start = time.monotonic()
                     wait([future], _TICK)
                     for request in requests:
                         request.check_speed()
+                    if not are_rows:
+                        self.spend("seconds", time.monotonic() - start)
                 yield future.result()
         except BaseException as error:
             is_interrupted = isinstance(error, KeyboardInterrupt)
