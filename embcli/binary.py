@@ -24,6 +24,7 @@ from embcli.atomic import opened_files
 from embcli.errors import InputError
 from embcli.wording import Sentence
 
+UNCOMPRESSED = "store it without compression: numpy.savez"
 LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _SEEKING = Lock()  # all threads share the offset of an open file
@@ -54,6 +55,7 @@ class Binary:
     """
 
     is_remote = False
+    is_streamed = False  # whether it is unpacked anew for bytes before the last ones that were read
 
     def __init__(self, path: Path, folder: Folder | None = None) -> None:
         self.path = path

@@ -148,6 +148,7 @@ class Origin:
     is_custom_tensor: bool = False
     has_adapter: bool = False  # whether the file has an adapter, which is not applied
     is_remote: bool = False  # whether rows are read over the network
+    is_streamed: bool = False  # whether each reading of rows unpacks a whole array
 
     @property
     def is_seeded(self) -> bool:

@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from rich.text import Text
 
-from embcli.errors import Notes, Watch
+from embcli.binary import UNCOMPRESSED
+from embcli.errors import InputError, Notes, Watch
 from embcli.layer import shape_of
 from embcli.model import Model
 from embcli.names import Metric, TokenLayer
@@ -41,6 +42,9 @@ class ExploredMatrix:
         self.layer_name = layer
         self.layer = layers[layer]
         origin = layers.origin
+        if origin.is_streamed:
+            reason = "explore reads rows again and again, and this array is compressed"
+            raise InputError(f"{reason}: {origin.name!r}", UNCOMPRESSED)
         self.encoding = model.source.encoding
         self.name = origin.name
         if origin.is_seeded:

@@ -140,7 +140,11 @@ class Checkpoint:
         return Origin(path=self.path)
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
-        """Return the named layers, which give any rows, whichever IDs are announced."""
+        """Return the named layers.
+
+        They give any rows, whichever IDs are announced; except those of an array that is unpacked
+        anew for each reading, whose announced rows are read at once.
+        """
         if "position" in wanted:
             self.check_config()  # it says which row is that of position 0
 
@@ -165,6 +169,10 @@ class Checkpoint:
             position = layers["position"]
             layers["position"] = _layer_after(tensors["position"], position, first_position)
 
+        for name, ids in wanted.items():
+            if ids is not None and tensors[name].binary.is_streamed:
+                layers[name] = _kept_rows(tensors[name], layers[name], ids)
+
         origin = Origin(
             shapes={
                 name: tensors[name].array_shape or layer.shape for name, layer in layers.items()
@@ -179,6 +187,7 @@ class Checkpoint:
             has_adapter=bool(self.roles.adapter),
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
+            is_streamed=any(tensor.binary.is_streamed for tensor in tensors.values()),
         )
         return Layers(layers, origin)
 
@@ -281,6 +290,14 @@ def _layer_after(tensor: Tensor, layer: Layer, first: int) -> Layer:
     rows, dim = layer.shape
     described = replace(tensor, shape=(rows - first, dim))
     return computed_layer(described, lambda ids: layer.rows(ids + first), (layer,))
+
+
+def _kept_rows(tensor: Tensor, layer: Layer, ids: np.ndarray) -> Layer:
+    """Return the rows of a layer with these IDs, which are read once."""
+    kept_ids = np.unique(ids)
+    rows = layer.rows(kept_ids)
+    described = replace(tensor, shape=layer.shape)
+    return computed_layer(described, lambda ids: rows[np.searchsorted(kept_ids, ids)], (layer,))
 
 
 def _rounded_values(layers: Iterable[Layer]) -> str:

@@ -8,6 +8,7 @@ PyTorch's files, too.
 from __future__ import annotations
 
 import io
+import shutil
 import struct
 import warnings
 import zipfile
@@ -23,12 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.binary import Binary, BinaryStream, quoted
-from embcli.errors import InputError, Notes, memory_of_machine
+from embcli.binary import UNCOMPRESSED, Binary, BinaryStream, quoted
+from embcli.errors import InputError, Notes
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
-from embcli.wording import in_bytes
 
 try:
     from lzma import LZMAError
@@ -36,6 +36,8 @@ except ImportError:  # Python can be built without it, and refuses such archives
     LZMAError = zipfile.BadZipFile  # type: ignore[misc, assignment]
 
 _PREFIX = 1 << 14  # the bytes of an array that contain its header
+_LARGEST_KEPT = 10**9  # bytes of a compressed array that is unpacked into memory
+_UNPACKED_AT_ONCE = 1 << 20  # bytes
 # The errors that zipfile raises for a damaged archive.
 DAMAGES = (
     zipfile.BadZipFile,
@@ -68,7 +70,8 @@ def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
 class _CompressedMember(Binary):
     """A compressed array of an archive, whose bytes are read as if it was stored.
 
-    It is unpacked into memory when it is first read, as numpy does.
+    It is unpacked when it is first read, and kept in memory. If it is too large for that, it is
+    unpacked from its beginning on whenever earlier bytes are read than the last ones.
     """
 
     def __init__(self, binary: Binary, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
@@ -77,31 +80,34 @@ class _CompressedMember(Binary):
         self.name = binary.name
         self.start = member_start(binary, info)
         self.size = self.start + info.file_size
+        self.is_streamed = info.file_size > _LARGEST_KEPT
         self._archive = archive
         self._info = info
+        self._is_checked = False
 
     @cached_property
-    def _unpacked(self) -> bytes:
-        """The bytes of the member; raises InputError if any of them is damaged."""
-        size = self._info.file_size
-        if size > memory_of_machine():
-            reason = f"its member {quoted(self._info.filename)} takes {in_bytes(size)} of memory"
-            raise self.file_error(reason, "numpy.savez stores it without compression")
-        try:
-            data = self._archive.read(self._info)
-            if len(data) < size:
-                raise EOFError
-        except DAMAGES as error:
-            raise _damage_error(self, self._info, error) from None
-        return data
+    def _unpacked(self) -> io.BufferedIOBase:
+        unpacking: io.BufferedIOBase = self._archive.open(self._info)  # type: ignore[assignment]
+        if self.is_streamed:
+            return unpacking
+        kept = io.BytesIO()
+        shutil.copyfileobj(unpacking, kept, _UNPACKED_AT_ONCE)
+        return kept
 
     def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Fill an array as Binary does; raises InputError if any byte of the member is damaged."""
         unfilled = buffer.reshape(-1).view(np.uint8).data
-        unpacked = memoryview(self._unpacked)
-        for offset, length in zip(offsets, lengths, strict=True):
-            place = offset - self.start
-            unfilled[:length] = unpacked[place : place + length]
-            unfilled = unfilled[length:]
+        try:
+            for offset, length in zip(offsets, lengths, strict=True):
+                self._unpacked.seek(offset - self.start)
+                if self._unpacked.readinto(unfilled[:length]) < length:
+                    raise EOFError
+                unfilled = unfilled[length:]
+            # Only at the end of a member is its checksum compared.
+            while not self._is_checked:
+                self._is_checked = not self._unpacked.read(_UNPACKED_AT_ONCE)
+        except DAMAGES as error:
+            raise _damage_error(self, self._info, error) from None
 
 
 def read(binary: Binary, notes: Notes) -> Tensors:
@@ -195,9 +201,13 @@ def _tensor(name: str, binary: Binary, offset: int, size: int, prefix: bytes) ->
 
 
 def _layer(dtype: np.dtype[Any], tensor: Tensor) -> Layer:
+    array = f"array {quoted(tensor.name)}"
     if dtype.kind not in "fiu":
         values = f"{dtype.name}, not real numbers"
         if dtype.hasobject:
             values = "Python objects, which need a pickle"
-        raise tensor.binary.file_error(f"array {quoted(tensor.name)} has {values}")
+        raise tensor.binary.file_error(f"{array} has {values}")
+    if tensor.strides and tensor.binary.is_streamed:
+        reason = f"{array} is compressed, and stored by columns (Fortran order)"
+        raise tensor.binary.file_error(reason, UNCOMPRESSED)
     return file_layer(tensor, StoredDtype(dtype.name, dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tracemalloc
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.lib.format import write_array
 
 import embcli
 from embcli.errors import InputError
+from embcli.explore.explored import ExploredMatrix
 from tests.cases import cases
 from tests.files.made import assert_rows, layer, matrix, npy_bytes, refusal, refused, zipped
 from tests.readers import as_npy
@@ -161,13 +163,40 @@ def test_a_member_that_claims_more_than_the_file_has_is_refused():
     assert re.search(r"'a' ends at byte 35,\d+ of 20,\d+$|Overlapped entries", message)
 
 
-def test_a_compressed_array_that_is_stored_by_columns_is_read():
-    np.savez_compressed("m.npz", a=np.asfortranarray(matrix()))
-    assert_rows(layer("m.npz", "a"), matrix())
+@pytest.fixture
+def streamed(monkeypatch):
+    """A compressed array of 40 MB, which is too large to be kept; returns its rows."""
+    monkeypatch.setattr("embcli.files.npy._LARGEST_KEPT", 10**6)
+    monkeypatch.setattr("zipfile.ZipExtFile.MAX_SEEK_READ", 10**6)  # is 16 MB
+    rows = np.tile(matrix(500, 100), (200, 1))
+    rows[[3, -1]] = 7
+    np.savez_compressed("m.npz", weight=rows)
+    return rows
 
 
-def test_no_row_of_a_compressed_array_is_shown_before_its_checksum_was_compared():
-    data = bytearray(zipped({"a.npy": as_npy(matrix(3000, 100))}, zipfile.ZIP_DEFLATED))
+@pytest.mark.parametrize(
+    "command", ["lookup --ids 3,99999,3 -f csv", "weights --rows 3,99999 -f json"]
+)
+def test_rows_of_a_large_compressed_array_take_little_memory(in_process, streamed, command):
+    np.savez("s.npz", weight=streamed)
+    stored = in_process(*command.split(), "--from", "s.npz").text
+    tracemalloc.start()
+    unpacked = in_process(*command.split(), "--from", "m.npz").text
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert unpacked.replace("m.npz", "s.npz") == stored
+    assert peak < streamed.nbytes / 4
+
+
+def test_a_pass_over_a_large_compressed_array_has_all_rows(streamed):
+    found = layer("m.npz", "weight")
+    for _ in range(2):
+        assert np.array_equal(np.concatenate([block.copy() for block in found.blocks()]), streamed)
+    assert_rows(found, streamed)
+
+
+def test_no_row_of_a_large_compressed_array_is_shown_before_its_checksum_was_compared(streamed):
+    data = bytearray(zipped({"weight.npy": as_npy(streamed)}, zipfile.ZIP_DEFLATED))
     place = data.index(b"PK\1\2") + 16  # the checksum that the directory has
     data[place] ^= 1
     Path("m.npz").write_bytes(data)
@@ -175,7 +204,10 @@ def test_no_row_of_a_compressed_array_is_shown_before_its_checksum_was_compared(
         embcli.open("m.npz")[3]
 
 
-def test_a_compressed_array_that_is_larger_than_the_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("embcli.files.npy.memory_of_machine", lambda: 1000)
-    np.savez_compressed("m.npz", a=matrix(30, 20))
-    assert "'a.npy' takes 2.5 kB of memory" in refusal("m.npz", "a")
+def test_what_reads_a_large_compressed_array_again_and_again_is_refused(streamed):
+    with pytest.raises(InputError, match=r"this array is compressed: 'm\.npz'"):
+        ExploredMatrix(embcli.open("m.npz"), str)
+    np.savez_compressed("m.npz", weight=np.asfortranarray(streamed))
+    assert "stored by columns (Fortran order)" in refusal("m.npz", "weight")
+    np.savez("m.npz", weight=np.asfortranarray(streamed))
+    assert_rows(layer("m.npz", "weight"), streamed)
