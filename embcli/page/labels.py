@@ -98,14 +98,13 @@ def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:
     return [safe_text(shown(token) or row) for row, token in pairs]
 
 
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
 def bar(share: float, cells: int) -> str:
-    """Return a bar that fills a share of some cells, in eighths of a cell, at least one."""
-    eighths = max(round(share * cells * 8), 1)
-    whole, eighths_left = divmod(eighths, 8)
-    return "█" * whole + _EIGHTHS[eighths_left].strip()
+    """Return a bar that fills a share of some cells, in halves of a cell, at least one.
+
+    Its characters are half as high as a line, so that it is apart from the bar below.
+    """
+    whole, half = divmod(max(round(share * cells * 2), 1), 2)
+    return "▄" * whole + "▖" * half
 
 
 class PickedRows(NamedTuple):

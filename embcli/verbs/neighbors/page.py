@@ -16,7 +16,6 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import bar, origin_lines, row_names, token_label
-from embcli.page.map import Map
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors
@@ -73,10 +72,12 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
 
 
 def _map(neighbors: Neighbors, number: int) -> RenderResult:
+    from embcli.page.map import Map
+
     ids = neighbors.search.rankings[number].ids
     query = safe_text(_query_in_words(neighbors, number), "strong")
     labels = [query, *row_names(ids, neighbors.tokens(ids))]
-    yield Map(neighbors.vectors_of(number, ids), labels)
+    yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 
@@ -123,7 +124,7 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
 
 def _bars(scores: np.ndarray) -> Label:
     """Return a bar for each cosine, longer for nearer; the header shows the ends of the scale."""
-    longest = 12  # cells
+    longest = 20  # cells
     bars = [bar(share, longest) if share > 0 else "" for share in scores.tolist()]
     header = "0" + "1".rjust(longest - 1)
     return Label(header, [safe_text(text, "accent") for text in bars], "left")
