@@ -6,6 +6,7 @@ import re
 import shlex
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Group
@@ -17,7 +18,8 @@ from embcli.wording import Sentence
 from tests.cases import cases
 from tests.readers import from_png, size_of_png
 
-TEXT = "{http://www.w3.org/2000/svg}text"
+SVG = "http://www.w3.org/2000/svg"
+TEXT = f"{{{SVG}}}text"
 FRAME = Frame(True, "Heading", "source", [], Sentence("give less"))
 CELL = 12.04  # pixels
 GRAPHEMES = ["A", "b", "学", "生", "x", "👋🏽", "e\u0301", "|"]
@@ -29,20 +31,43 @@ def drawn(text: str, lines: int = 1) -> str:
     return exported(page, "svg", 0, "light", frame=FRAME).decode()
 
 
+def groups(svg: str) -> list[tuple[float, list[tuple[float, float]]]]:
+    """Return the scale of each group of lines, and where its texts end, in pixels."""
+    found = []
+    for group in ET.fromstring(svg).iter(f"{{{SVG}}}g"):
+        numbers = re.findall(r"[\d.]+", group.get("transform", ""))
+        if len(numbers) == 3:
+            left, top, scale = map(float, numbers)
+            ends = []
+            for text in group.iter(TEXT):
+                right = float(text.attrib["x"]) + float(text.attrib["textLength"])
+                ends.append((left + scale * right, top + scale * (float(text.attrib["y"]) + 8)))
+            found.append((scale, ends))
+    return found
+
+
 @cases
 def test_all_of_a_slide_is_within_it_in_large_type(lines, columns):
     svg = drawn("x" * columns, lines)
 
     assert 'viewBox="0 0 1920 1080"' in svg
-    (match,) = re.findall(r"scale\((\S+)\)", svg)
-    scale = float(match)
+    (heading, _), (scale, ends), (source, _) = groups(svg)
     assert 21 * scale >= 32
-    texts = list(ET.fromstring(svg).iter(TEXT))
-    assert len(texts) == lines + 2
-    for text in texts:
-        right = float(text.attrib["x"]) + float(text.attrib["textLength"])
-        assert scale * (right + CELL) <= 1920
-        assert scale * (float(text.attrib["y"]) + 8) <= 1080
+    assert 1.5 <= heading / scale <= 2
+    assert source < scale
+    assert len(ends) == lines
+    for _, all_ends in groups(svg):
+        assert (np.max(all_ends, axis=0) <= [1920 - CELL, 1080]).all()
+
+
+@pytest.mark.parametrize("characters", [1, 40, 60, 84, 200])
+def test_a_heading_is_in_one_line_that_fits(characters):
+    frame = FRAME._replace(heading="x" * characters)
+    svg = exported(safe_text("x" * 84), "svg", 0, "light", frame=frame).decode()
+
+    (_, [(right, bottom)]), (_, [(_, below)]), _ = groups(svg)
+    assert right <= 1920 - CELL
+    assert bottom < below
 
 
 @cases
@@ -92,7 +117,7 @@ def test_characters_of_a_picture_are_in_their_cells():
         width = 2 * CELL if is_wide else float(text.attrib["textLength"])
         start = float(text.attrib["x"]) - (CELL if is_wide else 0)
         assert width == pytest.approx(CELL * cell_len("".join(text.itertext())))
-        found["".join(text.itertext())] = start / CELL - 2
+        found["".join(text.itertext())] = start / CELL
     assert found == pytest.approx({"Ab": 0, "学": 2, "生": 4, "x": 6, "👋🏽": 7, "e\u0301|": 9})
     boxes = re.findall(r'<span style="display: inline-block; width: 2ch">(.+?)</span>', html)
     assert boxes == ["学", "生", "👋🏽"]

@@ -124,9 +124,9 @@ class Map(Composite):
 
 
 def _places(points: np.ndarray, area: np.ndarray) -> np.ndarray:
-    """Return the cell and the line of each point, (n, 2), at equal scales and a cell from edges."""
+    """Return the cell and the line of each point, (n, 2), at equal scales, within the edges."""
     middle = (points.max(axis=0) + points.min(axis=0)) / 2
     spans = np.maximum(np.ptp(points, axis=0), 1e-300)  # 0 if all are at one place
-    scale = ((area / np.abs(_CELL) - 2) / spans).min()  # cells of a unit
+    scale = ((area / np.abs(_CELL) - 1) / spans).min()  # cells of a unit
     places: np.ndarray = area / 2 + (points - middle) * scale * _CELL
     return places
