@@ -70,7 +70,8 @@ p {{ font: 16px/22px Georgia,serif; max-width: 44em; margin: 6px 0; }}
 h1 {{ font: bold 28px/34px Georgia,serif; margin: 0 0 12px; }}
 h2 {{ font: bold 19px/24px Georgia,serif; margin: 0 0 8px; }}
 pre:empty {{ height: 12px; }}
-pre svg {{ width: 100ch; max-width: 100%; }}
+pre svg {{ width: 100ch; max-width: 100%; height: auto; }}
+.embcli-wide {{ text-anchor: middle; }}
 section + section {{ margin-top: 28px; }}
 @page {{ margin: 14mm; @bottom-center {{ content: counter(page); }} }}
 @media print {{
@@ -270,8 +271,7 @@ def _html_code(page: RenderableType, width: int, background: Background) -> str:
     for text, style, _ in Segment.simplify(segments):
         element = "".join(map(_html_run, runs(text)))
         if style and style.meta:
-            blank: list[list[Segment]] = [[]] * (style.meta["lines"] - 1)
-            element = picture([[Segment(text, style)], *blank], _THEMES[background])
+            element = style.meta["svg"]
         css = style.get_html_style(_THEMES[background]) if style else ""
         code += f'<span style="{css}">{element}</span>' if css else element
     return code.replace("⋮", _BOX.format(cells=1, text="⋮"))

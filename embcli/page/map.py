@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -24,7 +25,11 @@ from embcli.wording import Sentence, counted
 _SIDES = sorted(product((1, -1, 0), repeat=2), key=lambda side: abs(side[1]))
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
-_AXES = '<path d="M0 {1:g}H{2:g}M{0:g} 0V{3:g}" stroke="#808080" stroke-opacity=".5"/>'
+_AREA = (
+    '<svg viewBox="0 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
+    '<g fill="currentColor" font-size="21">'
+)
+_AXES = '<path d="M0 {1:g}H9999M{0:g} 0V9999" stroke="#808080" stroke-opacity=".5"/>'
 _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
 
 
@@ -51,7 +56,7 @@ class Map(Composite):
         if medium.shows_svg:
             texts = self._texts(places, area, (0.4, 0.3), _SIDES)
             picture = "".join(self._elements(places, texts, area))
-            style = Style.from_meta({"svg": picture, "lines": height})
+            style = Style.from_meta({"svg": picture})
             lines_below = height if medium.has_fine_cells else 1
             yield Segments([Segment(" " * width, style), *[Segment.line()] * lines_below])
         else:
@@ -103,24 +108,26 @@ class Map(Composite):
         entries = list(texts)
         for (x, y), label in zip(places, self.labels, strict=True):
             entries.append((x, y, safe_text("●", label.style or "accent")))
-        lines: dict[int, Text] = {}
+        lines: defaultdict[int, Text] = defaultdict(Text)
         for x, y, text in sorted(entries, key=lambda entry: entry[0]):
-            line = lines.setdefault(int(y), Text())
+            line = lines[int(y)]
             if line.cell_len <= int(x):  # or it is a point at the place of another
                 line.append(" " * (int(x) - line.cell_len)).append_text(text)
-        return [lines.get(number, Text()) for number in range(min(lines), max(lines) + 1)]
+        return [lines[number] for number in range(min(lines), max(lines) + 1)]
 
     def _elements(
         self, places: np.ndarray, texts: Sequence[tuple[float, float, Text]], area: np.ndarray
     ) -> Iterator[str]:
         """Yield the axes of a picture, which meet at the mean, its points, and the labels."""
-        yield _AXES.format(*places.mean(axis=0) * _PIXELS, *area * _PIXELS)
+        yield _AREA.format(*area * _PIXELS)
+        yield _AXES.format(*places.mean(axis=0) * _PIXELS)
         for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
             fill = "" if label.style else ' fill="#0087d7"'
             yield _POINT.format(x, y, fill)
         for x, y, label in texts:
             style = STYLES["strong"] if label.style else None
             yield from letters(Segment(label.plain, style), x * CELL, y * LINE + 16)
+        yield "</g></svg>"
 
 
 def _places(points: np.ndarray, area: np.ndarray) -> np.ndarray:

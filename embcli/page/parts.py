@@ -182,29 +182,26 @@ class Flow(Composite):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows: list[list[Constrain]] = []
-        widths: list[int] = []  # of the rows
         room = 0
-        widest_of_slide = medium_of(console).widest
-        widest = widest_of_slide or options.max_width
+        widest = medium_of(console).widest
+        options = options.update(max_width=widest or options.max_width)
         for block in self.blocks:
             group = Group(*block)
-            least, width = Measurement.get(console, options.update(max_width=widest), group)
-            if widest_of_slide and least <= room:
+            least, width = Measurement.get(console, options, group)
+            if widest and least <= room:
                 width = min(width, room)
             if width > room:
                 rows.append([])
-                widths.append(0)
-                room = widest
+                room = options.max_width
             rows[-1].append(Constrain(group, width))
             room -= width + _GAP
-            widths[-1] = widest - room - _GAP
 
         for place, row in enumerate(rows):
             if place:
                 yield ""
             table = SideBySide.grid(padding=(0, _GAP))
             table.add_row(*row)
-            table.width = widths[place]
+            table.width = Measurement.get(console, options, table).maximum
             yield table
 
 

@@ -41,7 +41,8 @@ _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
 <rect width="100%" height="100%" fill="{background}"/>
-<g style="font-family: {fonts}; font-size: {font_size}px" fill="{foreground}">
+<g style="font-family: {fonts}; font-size: {font_size}px" \
+fill="{foreground}" color="{foreground}">
 {elements}
 </g>
 </svg>
