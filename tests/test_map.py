@@ -15,10 +15,7 @@ import embcli
 from embcli.numerics.principal import principal_map
 from embcli.page import export, safe_text
 from embcli.page.map import Map
-from embcli.wording import Sentence
 from tests.oracles import normal
-
-FRAME = export.Frame(True, "Heading", "source", [], Sentence("give less"))
 
 
 @given(st.integers(3, 30), st.integers(2, 20), st.integers(0, 99))
@@ -81,35 +78,26 @@ def test_labels_stand_apart_or_are_counted(width):
     assert len(found) + (int(left_out[1]) if left_out else 0) == 60
 
 
-@pytest.mark.parametrize("format", ["svg", "html"])
-@pytest.mark.parametrize("frame", [None, FRAME])
-def test_a_picture_has_points_at_their_places_and_labels_apart(format, frame):
-    rows = normal(60, 3, 2)
-    page = Map(rows, [safe_text(f"row {number}") for number in range(60)])
-    svg = export.exported(page, format, 0, "light", frame=frame).decode()
+@pytest.mark.parametrize(("format", "slide"), [("svg", None), ("html", None), ("svg", "Map")])
+def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
+    result = embcli.seeded(vocab=60, dim=3).weights(rows=[*range(60)], map=True)
+    svg = result.styled(slide=slide).page(format).decode().replace("&#160;", " ")
 
     circles = re.findall(r'<circle cx="(\S+)" cy="(\S+)"', svg)
-    places = np.array(circles, float) * [1, -1]
-    points, _ = principal_map(rows)
+    places = np.array(circles, float)
+    points = principal_map(result.token)[0] * [1, -1]
     scale = np.ptp(places[:, 0]) / np.ptp(points[:, 0])
-    offsets = places - points * scale
-    np.testing.assert_allclose(offsets, np.tile(offsets.mean(axis=0), (60, 1)), atol=1)
+    np.testing.assert_allclose(places - places[0], (points - points[0]) * scale, atol=1)
 
-    found = re.findall(r'<text x="(\S+)" y="(\S+)" textLength="(\S+)">row&#160;', svg)
-    left, baseline, width = np.array(found, float).T
-    boxes = np.stack([left, left + width, baseline - 15, baseline + 3])
-    for number, box in enumerate(boxes.T):
-        others = np.delete(boxes, number, axis=1)
-        assert not meets(box, others).any()
-        assert not meets(box, np.stack([places[:, 0]] * 2 + [-places[:, 1]] * 2)).any()
-    missing = re.search(r"Left&#160;out:&#160;(\d+)|Left out: (\d+)", svg)
-    assert len(found) + int(missing[1] or missing[2]) == 60
-
-
-def meets(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return which of other boxes meet one: left, right, top, bottom, (4,) and (4, n)."""
-    across = (others[0] < box[1]) & (box[0] < others[1])
-    return across & (others[2] < box[3]) & (box[2] < others[3])
+    taken = np.zeros((1080, 1920), bool)
+    taken[tuple(places.astype(int).T[::-1])] = True
+    labels = re.findall(r'<text x="(\S+)" y="(\S+)" textLength="(\S+)">\d+<', svg)
+    for left, baseline, width in np.array(labels, float).astype(int).tolist():
+        box = taken[baseline - 15 : baseline + 3, left : left + width]
+        assert not box.any()
+        box[:] = True
+    left_out = re.search(r"Left out: (\d+) label", svg)
+    assert len(labels) + (int(left_out[1]) if left_out else 0) == 60
 
 
 def test_neighbours_under_cosine_are_mapped_at_length_1():

@@ -21,6 +21,7 @@ from embcli.page.parts import Composite, Drawing, LeftOut, rows_that_fit, safe_t
 from embcli.page.svg import CELL, LINE, letters
 from embcli.wording import Sentence, counted
 
+_Texts = list[tuple[float, float, Text]]  # each with its cell and its line
 # The sides of a point, across and down; those of its line are first.
 _SIDES = sorted(product((1, -1, 0), repeat=2), key=lambda side: abs(side[1]))
 _PIXELS = np.array([CELL, LINE])  # of a cell
@@ -81,7 +82,7 @@ class Map(Composite):
         area: np.ndarray,
         gap: tuple[float, float],
         sides: Sequence[tuple[int, ...]],
-    ) -> list[tuple[float, float, Text]]:
+    ) -> _Texts:
         """Return the cell and the line of each label that has room, and its text.
 
         It is at a side of its point, so far from it, and a cell apart from other labels.
@@ -103,7 +104,7 @@ class Map(Composite):
                     break
         return texts
 
-    def _lines(self, places: np.ndarray, texts: Sequence[tuple[float, float, Text]]) -> list[Text]:
+    def _lines(self, places: np.ndarray, texts: _Texts) -> list[Text]:
         """Return the lines of a drawing, from the first to the last that is not blank."""
         entries = list(texts)
         for (x, y), label in zip(places, self.labels, strict=True):
@@ -115,9 +116,7 @@ class Map(Composite):
                 line.append(" " * (int(x) - line.cell_len)).append_text(text)
         return [lines[number] for number in range(min(lines), max(lines) + 1)]
 
-    def _elements(
-        self, places: np.ndarray, texts: Sequence[tuple[float, float, Text]], area: np.ndarray
-    ) -> Iterator[str]:
+    def _elements(self, places: np.ndarray, texts: _Texts, area: np.ndarray) -> Iterator[str]:
         """Yield the axes of a picture, which meet at the mean, its points, and the labels."""
         yield _AREA.format(*area * _PIXELS)
         yield _AXES.format(*places.mean(axis=0) * _PIXELS)
