@@ -98,15 +98,6 @@ def row_names(rows: np.ndarray, tokens: Sequence[bytes | None]) -> list[Text]:
     return [safe_text(shown(token) or row) for row, token in pairs]
 
 
-def bar(share: float, cells: int) -> str:
-    """Return a bar that fills a share of some cells, in halves of a cell, at least one.
-
-    Its characters are half as high as a line, so that it is apart from the bar below.
-    """
-    whole, half = divmod(max(round(share * cells * 2), 1), 2)
-    return "▄" * whole + "▖" * half
-
-
 class PickedRows(NamedTuple):
     """The rows of a weight matrix in a drawing: those that IDs pick, and some for context."""
 

@@ -21,7 +21,7 @@ from embcli.page.parts import Composite, Drawing, LeftOut, rows_that_fit, safe_t
 from embcli.page.svg import CELL, LINE, letters
 from embcli.wording import Sentence, counted
 
-_Texts = list[tuple[float, float, Text]]  # each with its cell and its line
+_Texts = list[tuple[np.ndarray, Text]]  # each with its cell and its line, (2,)
 # The sides of a point, across and down; those of its line are first.
 _SIDES = sorted(product((1, -1, 0), repeat=2), key=lambda side: abs(side[1]))
 _PIXELS = np.array([CELL, LINE])  # of a cell
@@ -89,7 +89,7 @@ class Map(Composite):
         """
         starts = places - gap
         ends = places + gap
-        texts = []
+        texts: _Texts = []
         for place, label in zip(places, self.labels, strict=True):
             size = np.array([label.cell_len + 1, 0.8])
             for side in np.array(sides):
@@ -98,7 +98,7 @@ class Map(Composite):
                 meets = (starts < end) & (ends > start)
                 is_within = start.min() >= 0 and (end <= area).all()
                 if is_within and not meets.all(axis=1).any():
-                    texts.append((start[0] + 0.5, start[1], label))
+                    texts.append((start + np.array([0.5, 0]), label))
                     starts = np.vstack([starts, start])
                     ends = np.vstack([ends, end])
                     break
@@ -107,13 +107,14 @@ class Map(Composite):
     def _lines(self, places: np.ndarray, texts: _Texts) -> list[Text]:
         """Return the lines of a drawing, from the first to the last that is not blank."""
         entries = list(texts)
-        for (x, y), label in zip(places, self.labels, strict=True):
-            entries.append((x, y, safe_text("●", label.style or "accent")))
+        for place, label in zip(places, self.labels, strict=True):
+            entries.append((place, safe_text("●", label.style or "accent")))
         lines: defaultdict[int, Text] = defaultdict(Text)
-        for x, y, text in sorted(entries, key=lambda entry: entry[0]):
-            line = lines[int(y)]
-            if line.cell_len <= int(x):  # or it is a point at the place of another
-                line.append(" " * (int(x) - line.cell_len)).append_text(text)
+        for place, text in sorted(entries, key=lambda entry: float(entry[0][0])):
+            cell, number = place.astype(int)
+            line = lines[number]
+            if line.cell_len <= cell:  # or it is a point at the place of another
+                line.append(" " * (cell - line.cell_len)).append_text(text)
         return [lines[number] for number in range(min(lines), max(lines) + 1)]
 
     def _elements(self, places: np.ndarray, texts: _Texts, area: np.ndarray) -> Iterator[str]:
@@ -123,16 +124,17 @@ class Map(Composite):
         for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
             fill = "" if label.style else ' fill="#0087d7"'
             yield _POINT.format(x, y, fill)
-        for x, y, label in texts:
+        for place, label in texts:
+            x, y = place * _PIXELS
             style = STYLES["strong"] if label.style else None
-            yield from letters(Segment(label.plain, style), x * CELL, y * LINE + 16)
+            yield from letters(Segment(label.plain, style), x, y + 16)
         yield "</g></svg>"
 
 
 def _places(points: np.ndarray, area: np.ndarray) -> np.ndarray:
     """Return the cell and the line of each point, (n, 2), at equal scales, within the edges."""
-    middle = (points.max(axis=0) + points.min(axis=0)) / 2
-    spans = np.maximum(np.ptp(points, axis=0), 1e-300)  # 0 if all are at one place
+    least = points.min(axis=0)
+    spans = np.maximum(points.max(axis=0) - least, 1e-300)  # 0 if all are at one place
     scale = ((area / np.abs(_CELL) - 1) / spans).min()  # cells of a unit
-    places: np.ndarray = area / 2 + (points - middle) * scale * _CELL
+    places: np.ndarray = area / 2 + (points - least - spans / 2) * scale * _CELL
     return places
