@@ -6,9 +6,9 @@ rich's own export takes a wide character, which fills two cells, for one.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import split_graphemes
 from rich.segment import Segment
@@ -36,7 +36,7 @@ _BELOW = 1.6  # lines below: a small one, and margins
 _SOURCE = 0.7  # its scale
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
-_CRISP = 'shape-rendering="crispEdges"'
+CRISP = 'shape-rendering="crispEdges"'
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
@@ -111,17 +111,15 @@ def _group(lines: Lines, left: float, top: float, scale: float = 1) -> str:
 
 
 def _background(segment: Segment, x: float, y: float) -> Iterator[str]:
-    """Yield what lies below the letters of a segment: a colour, or the colours of a strip."""
+    """Yield what lies below the letters of a segment: a colour, or elements."""
     style = segment.style or Style.null()
     width = segment.cell_length * CELL
     if style.bgcolor:
         size = f'width="{width:g}" height="{LINE + 0.25:g}"'
         color = style.bgcolor.get_truecolor().hex
-        yield f'<rect fill="{color}" x="{x:g}" y="{y:g}" {size} {_CRISP}/>'
-    if "svg" in style.meta:
+        yield f'<rect fill="{color}" x="{x:g}" y="{y:g}" {size} {CRISP}/>'
+    if style.meta:
         yield f'<g transform="translate({x:g} {y:g})">{style.meta["svg"]}</g>'
-    elif style.meta:
-        yield _fine_strip(style.meta, x, y, width)
 
 
 def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
@@ -143,21 +141,6 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
         else:
             yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{look}>{code}</text>'
         x += width
-
-
-def _fine_strip(meta: Mapping[str, Any], x: float, y: float, width: float) -> str:
-    """Return the colours of a strip whose numbers share cells: a path for each colour.
-
-    The cells of a path are parts of lines that are 1 wide, and are scaled to their size.
-    """
-    rows = meta["colors"]
-    drawn: dict[str, str] = {}
-    for row_number, row in enumerate(rows):
-        for place, color in enumerate(row):
-            drawn[color] = f"{drawn.get(color, '')}M{place} {row_number}.5h1"
-    paths = "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
-    size = f"scale({width / len(rows[0]):g} {(LINE + 0.25) / meta['rows']:g})"
-    return f'<g transform="translate({x:g} {y:g}) {size}" {_CRISP}>{paths}</g>'
 
 
 class Run(NamedTuple):
