@@ -54,19 +54,6 @@ def test_one_row_two_and_equal_rows_have_a_map(rows, points, shares):
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_scales_across_and_up_are_equal(width):
-    corners = np.array([[0, 0], [6, 0], [0, 2], [6, 2]])
-    text = export.text(Map(corners, [safe_text("")] * 4), width, 24)
-
-    lines = text.splitlines()
-    first, last = (number for number, line in enumerate(lines) if "●" in line)
-    across = lines[first].rindex("●") - lines[first].index("●")
-    up = 2 * (last - first)  # A line is as high as two cells are wide.
-    assert abs(across - 3 * up) <= 6
-    assert across == width - 1 or last - first == 13
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
 def test_labels_stand_apart_or_are_counted(width):
     labels = [safe_text(f"日{number}日") for number in range(60)]
     text = export.text(Map(normal(60, 4, 1), labels), width)
@@ -76,6 +63,30 @@ def test_labels_stand_apart_or_are_counted(width):
     left_out = re.search(r"Left out: (\d+) label", text)
     assert len({*found}) == text.count("日") / 2
     assert len(found) + (int(left_out[1]) if left_out else 0) == 60
+
+
+@pytest.mark.parametrize(("format", "slide"), [("svg", None), ("html", None), ("svg", "Map")])
+def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
+    result = embcli.seeded(vocab=60, dim=3).weights(rows=[*range(60)], map=True)
+    svg = result.styled(slide=slide).page(format).decode().replace("&#160;", " ")
+
+    circles = re.findall(r'<circle cx="(\S+)" cy="(\S+)"', svg)
+    places = np.array(circles, float)
+    points = principal_map(result.token)[0] * [1, -1]
+    scale = np.ptp(places[:, 0]) / np.ptp(points[:, 0])
+    np.testing.assert_allclose(places - places[0], (points - points[0]) * scale, atol=1)
+
+    assert np.ptp(places[:, 1]) > 300, "the points fill most of the lines"
+
+    taken = np.zeros((1080, 1920), bool)
+    taken[tuple(places.astype(int).T[::-1])] = True
+    labels = re.findall(r'<text x="(\S+)" y="(\S+)" textLength="(\S+)">\d+<', svg)
+    for left, baseline, width in np.array(labels, float).astype(int).tolist():
+        box = taken[baseline - 15 : baseline + 3, left : left + width]
+        assert not box.any()
+        box[:] = True
+    left_out = re.search(r"Left out: (\d+) label", svg)
+    assert len(labels) + (int(left_out[1]) if left_out else 0) == 60
 
 
 def test_neighbours_under_cosine_are_mapped_at_length_1():

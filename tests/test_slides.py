@@ -6,6 +6,7 @@ import re
 import shlex
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Group
@@ -24,25 +25,30 @@ GRAPHEMES = ["A", "b", "学", "生", "x", "👋🏽", "e\u0301", "|"]
 
 
 def drawn(text: str, lines: int = 1) -> str:
-    """Return a slide of equal lines as SVG."""
+    """Return a slide of equal lines, below a heading that is one more, as SVG."""
     page = Group(*[safe_text(text)] * lines)
-    return exported(page, "svg", 0, "light", frame=FRAME).decode()
+    return exported(page, "svg", 0, "light", frame=FRAME._replace(heading=text)).decode()
 
 
 @cases
-def test_all_of_a_slide_is_within_it_in_large_type(lines, columns):
+def test_all_of_a_slide_is_within_it_in_large_type(lines, columns, least):
+    """The heading is as long as a line, and as large as it fits."""
     svg = drawn("x" * columns, lines)
 
     assert 'viewBox="0 0 1920 1080"' in svg
-    (match,) = re.findall(r"scale\((\S+)\)", svg)
-    scale = float(match)
+    groups = svg.split('<g transform="')[1:]
+    scales = []
+    for group in groups:
+        left, top, scale = map(float, re.findall(r"[\d.]+", group)[:3])
+        texts = re.findall(r'<text x="0" y="(\S+)" textLength="(\S+)"', group)
+        bottom, right = np.array(texts, float).max(axis=0)
+        assert left + scale * (right + CELL) <= 1920
+        assert top + scale * (bottom + 8) <= 1080
+        scales.append(scale)
+    heading, scale, source = scales
     assert 21 * scale >= 32
-    texts = list(ET.fromstring(svg).iter(TEXT))
-    assert len(texts) == lines + 2
-    for text in texts:
-        right = float(text.attrib["x"]) + float(text.attrib["textLength"])
-        assert scale * (right + CELL) <= 1920
-        assert scale * (float(text.attrib["y"]) + 8) <= 1080
+    assert least <= heading / scale <= 2
+    assert source < scale
 
 
 @cases
@@ -92,7 +98,7 @@ def test_characters_of_a_picture_are_in_their_cells():
         width = 2 * CELL if is_wide else float(text.attrib["textLength"])
         start = float(text.attrib["x"]) - (CELL if is_wide else 0)
         assert width == pytest.approx(CELL * cell_len("".join(text.itertext())))
-        found["".join(text.itertext())] = start / CELL - 2
+        found["".join(text.itertext())] = start / CELL
     assert found == pytest.approx({"Ab": 0, "学": 2, "生": 4, "x": 6, "👋🏽": 7, "e\u0301|": 9})
     boxes = re.findall(r'<span style="display: inline-block; width: 2ch">(.+?)</span>', html)
     assert boxes == ["学", "生", "👋🏽"]

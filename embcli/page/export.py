@@ -36,7 +36,16 @@ from embcli.page.parts import (
     title,
 )
 from embcli.page.strips import Shades
-from embcli.page.svg import FONTS, SLIDE_COLUMNS, SLIDE_LINES, Run, picture, runs, slide
+from embcli.page.svg import (
+    FONTS,
+    SLIDE_COLUMNS,
+    SLIDE_LINES,
+    WIDEST_SLIDE,
+    Run,
+    picture,
+    runs,
+    slide,
+)
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
@@ -61,6 +70,8 @@ p {{ font: 16px/22px Georgia,serif; max-width: 44em; margin: 6px 0; }}
 h1 {{ font: bold 28px/34px Georgia,serif; margin: 0 0 12px; }}
 h2 {{ font: bold 19px/24px Georgia,serif; margin: 0 0 8px; }}
 pre:empty {{ height: 12px; }}
+pre svg {{ width: 100ch; max-width: 100%; height: auto; }}
+.embcli-wide {{ text-anchor: middle; }}
 section + section {{ margin-top: 28px; }}
 @page {{ margin: 14mm; @bottom-center {{ content: counter(page); }} }}
 @media print {{
@@ -182,10 +193,10 @@ def _svg(
 ) -> str:
     theme = _THEMES[background]
     if frame is None or not frame.is_slide:
-        medium = Medium(background, is_file=True, has_fine_cells=True)
+        medium = Medium(background, is_file=True, has_fine_cells=True, shows_svg=True)
         return picture(_lines(page, width, medium), theme)
 
-    medium = Medium(background, height=SLIDE_LINES, has_fine_cells=True)
+    medium = Medium(background, False, SLIDE_LINES, True, True, WIDEST_SLIDE)
     lines = _lines(page, SLIDE_COLUMNS, medium)
     if len(lines) > SLIDE_LINES:
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
@@ -252,13 +263,15 @@ def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
 
 def _html_code(page: RenderableType, width: int, background: Background) -> str:
     """Return a page as text with elements of HTML for its colours."""
-    lines = _lines(page, width, Medium(background, is_file=True))
+    lines = _lines(page, width, Medium(background, is_file=True, shows_svg=True))
     segments: list[Segment] = []
     for line in lines:
         segments += [*line, Segment("\n")]
     code = ""
     for text, style, _ in Segment.simplify(segments):
         element = "".join(map(_html_run, runs(text)))
+        if style and style.meta:
+            element = style.meta["svg"]
         css = style.get_html_style(_THEMES[background]) if style else ""
         code += f'<span style="{css}">{element}</span>' if css else element
     return code.replace("⋮", _BOX.format(cells=1, text="⋮"))

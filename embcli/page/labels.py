@@ -96,16 +96,6 @@ def row_names(rows: np.ndarray, encoding: Encoding | None) -> list[Text]:
     return [safe_text(shown(token) or row) for row, token in pairs]
 
 
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
-def bar(share: float, cells: int) -> str:
-    """Return a bar that fills a share of some cells, in eighths of a cell, at least one."""
-    eighths = max(round(share * cells * 8), 1)
-    whole, eighths_left = divmod(eighths, 8)
-    return "█" * whole + _EIGHTHS[eighths_left].strip()
-
-
 class PickedRows(NamedTuple):
     """The rows of a weight matrix in a drawing: those that IDs pick, and some for context."""
 

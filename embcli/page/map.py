@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment, Segments
+from rich.style import Style
 from rich.text import Text
 
 from embcli.errors import InputError
 from embcli.numerics.principal import principal_map
+from embcli.page.colors import STYLES
+from embcli.page.medium import medium_of
 from embcli.page.parts import Composite, Drawing, LeftOut, rows_that_fit, safe_text
+from embcli.page.svg import CELL, LINE, letters
 from embcli.wording import Sentence, counted
+
+_Texts = list[tuple[np.ndarray, Text]]  # each with its cell and its line, (2,)
+# The sides of a point, across and down; those of its line are first.
+_SIDES = sorted(product((1, -1, 0), repeat=2), key=lambda side: abs(side[1]))
+_PIXELS = np.array([CELL, LINE])  # of a cell
+_CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
+_AREA = (
+    '<svg viewBox="0 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
+    '<g fill="currentColor" font-size="21">'
+)
+_AXES = '<path d="M0 {1:g}H9999M{0:g} 0V9999" stroke="#808080" stroke-opacity=".5"/>'
+_POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,62 +43,98 @@ class Map(Composite):
 
     rows: np.ndarray  # (n, D)
     labels: Sequence[Text]  # of the rows, (n,); a point has the style of its label
+    bare: bool = False  # whether few other lines are on the page
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = options.max_width
-        height = rows_that_fit(options, 28) + 2  # There are fewer other lines than for a table.
         if not np.isfinite(self.rows).all():
             raise InputError(Sentence("{map} needs rows without NaN and infinity"))
         points, (first, second) = principal_map(self.rows)
-        lines, cells = _places(points, width, height)
-
-        canvas: list[list[tuple[int, Text]]] = [[] for _ in range(max(lines) + 1)]
-        for line, cell, label in zip(lines, cells, self.labels, strict=True):
-            _put(canvas[line], cell, safe_text("●", label.style or "accent"), width)
-        without_room = 0
-        for line, cell, label in zip(lines, cells, self.labels, strict=True):
-            has_room = _put(canvas[line], cell + 2, label, width)
-            if not has_room and not _put(canvas[line], cell - 1 - label.cell_len, label, width):
-                without_room += 1
-        yield Drawing([_joined(placed) for placed in canvas])
+        medium = medium_of(console)
+        width = medium.widest or options.max_width
+        height = rows_that_fit(options, 30, other_lines=4 if self.bare else 10)
+        area = np.array([width, height])
+        places = _places(points, area)
+        if medium.shows_svg:
+            texts = self._texts(places, area, (0.4, 0.3), _SIDES)
+            picture = "".join(self._elements(places, texts, area))
+            style = Style.from_meta({"svg": picture})
+            lines_below = height if medium.has_fine_cells else 1
+            yield Segments([Segment(" " * width, style), *[Segment.line()] * lines_below])
+        else:
+            places = np.floor(places) + 0.5
+            texts = self._texts(places, area, (1, 0.5), _SIDES[:2])
+            yield Drawing(self._lines(places, texts))
         yield ""
 
         yield safe_text(
-            f"Across: the first principal component of the centred rows, {first:.1%} of the "
-            f"variance; up: the second, {second:.1%}"
+            f"Across: the first principal component, {first:.1%} of the variance; "
+            f"up: the second, {second:.1%}"
         )
         if not first:
             yield safe_text("All rows are at one point: they do not differ.")
+        without_room = len(self.labels) - len(texts)
         if without_room:
             yield LeftOut(f"Left out: {counted(without_room, 'label')} without room.")
 
+    def _texts(
+        self,
+        places: np.ndarray,
+        area: np.ndarray,
+        gap: tuple[float, float],
+        sides: Sequence[tuple[int, ...]],
+    ) -> _Texts:
+        """Return the cell and the line of each label that has room, and its text.
 
-def _places(points: np.ndarray, width: int, height: int) -> tuple[list[int], list[int]]:
-    """Return the lines and the cells of points, (n, 2); a line is as high as two cells are wide."""
-    middle = (points.max(axis=0) + points.min(axis=0)) / 2
-    last_cells = np.array([width - 1, 2 * (height - 1)])
-    spans = np.maximum(np.ptp(points, axis=0), 1e-300)  # 0 if all are at one place
-    scale = (last_cells / spans).min()  # cells of a unit
-    across, up = np.transpose((points - middle) * scale)
-    lines = np.rint((up.max() - up) / 2).astype(int)
-    cells = np.rint((width - 1) / 2 + across).astype(int)
-    return lines.tolist(), cells.tolist()
+        It is at a side of its point, so far from it, and a cell apart from other labels.
+        """
+        starts = places - gap
+        ends = places + gap
+        texts: _Texts = []
+        for place, label in zip(places, self.labels, strict=True):
+            size = np.array([label.cell_len + 1, 0.8])
+            for side in np.array(sides):
+                start = place + side * gap + (side - 1) / 2 * size
+                end = start + size
+                meets = (starts < end) & (ends > start)
+                is_within = start.min() >= 0 and (end <= area).all()
+                if is_within and not meets.all(axis=1).any():
+                    texts.append((start + np.array([0.5, 0]), label))
+                    starts = np.vstack([starts, start])
+                    ends = np.vstack([ends, end])
+                    break
+        return texts
+
+    def _lines(self, places: np.ndarray, texts: _Texts) -> list[Text]:
+        """Return the lines of a drawing, from the first to the last that is not blank."""
+        entries = list(texts)
+        for place, label in zip(places, self.labels, strict=True):
+            entries.append((place, safe_text("●", label.style or "accent")))
+        lines: defaultdict[int, Text] = defaultdict(Text)
+        for place, text in sorted(entries, key=lambda entry: float(entry[0][0])):
+            cell, number = place.astype(int)
+            line = lines[number]
+            if line.cell_len <= cell:  # or it is a point at the place of another
+                line.append(" " * (cell - line.cell_len)).append_text(text)
+        return [lines[number] for number in range(min(lines), max(lines) + 1)]
+
+    def _elements(self, places: np.ndarray, texts: _Texts, area: np.ndarray) -> Iterator[str]:
+        """Yield the axes of a picture, which meet at the mean, its points, and the labels."""
+        yield _AREA.format(*area * _PIXELS)
+        yield _AXES.format(*places.mean(axis=0) * _PIXELS)
+        for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
+            fill = "" if label.style else ' fill="#0087d7"'
+            yield _POINT.format(x, y, fill)
+        for place, label in texts:
+            x, y = place * _PIXELS
+            style = STYLES["strong"] if label.style else None
+            yield from letters(Segment(label.plain, style), x, y + 16)
+        yield "</g></svg>"
 
 
-def _put(placed: list[tuple[int, Text]], cell: int, text: Text, width: int) -> bool:
-    """Put a text at a cell of a line, a cell apart from others, and return whether it has room."""
-    stop = cell + text.cell_len
-    has_room = cell >= 0 and stop <= width
-    for other_cell, other in placed:
-        if cell <= other_cell + other.cell_len and other_cell <= stop:
-            has_room = False
-    if has_room:
-        placed.append((cell, text))
-    return has_room
-
-
-def _joined(placed: list[tuple[int, Text]]) -> Text:
-    line = Text()
-    for cell, text in sorted(placed, key=lambda each: each[0]):
-        line.append(" " * (cell - line.cell_len)).append_text(text)
-    return line
+def _places(points: np.ndarray, area: np.ndarray) -> np.ndarray:
+    """Return the cell and the line of each point, (n, 2), at equal scales, within the edges."""
+    least = points.min(axis=0)
+    spans = np.maximum(points.max(axis=0) - least, 1e-300)  # 0 if all are at one place
+    scale = ((area / np.abs(_CELL) - 1) / spans).min()  # cells of a unit
+    places: np.ndarray = area / 2 + (points - least - spans / 2) * scale * _CELL
+    return places

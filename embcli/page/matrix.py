@@ -26,6 +26,7 @@ from embcli.wording import in_line
 
 _LARGEST_FIXED = 1e6  # Larger numbers, and this one, have an exponent.
 _FEWEST_DECIMALS = 2  # of numbers that have fewer so that all columns fit
+_NARROWEST = 40  # cells of a matrix beside another part
 _DOTS = Text("…", STYLES["dim"])
 
 
@@ -115,7 +116,8 @@ class Matrix(Strips):
             return Measurement(width, width)
         labels, excerpt = self._excerpt(width)
         table = self._table(labels, excerpt.places, excerpt.gaps)
-        return Measurement.get(console, options, table)
+        width = Measurement.get(console, options, table).maximum
+        return Measurement(min(width, _NARROWEST), width)
 
     def _fitting(self, width: int) -> Matrix:
         """Return the matrix with as many decimals as leave room for all columns, at least two.

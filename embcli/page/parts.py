@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
+from rich.constrain import Constrain
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
@@ -170,20 +171,27 @@ class SideBySide(Table):
 
 @dataclass(frozen=True, eq=False)
 class Flow(Composite):
-    """Blocks of parts: as many side by side as fit, the others below them."""
+    """Blocks of parts: as many side by side as fit, the others below them.
+
+    On a slide, which has few lines, a block that can be narrower is, to be beside another.
+    """
 
     blocks: Sequence[Sequence[RenderableType]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows: list[list[Group]] = []
+        rows: list[list[Constrain]] = []
         room = 0
+        widest = medium_of(console).widest
+        options = options.update(max_width=widest or options.max_width)
         for block in self.blocks:
             group = Group(*block)
-            width = Measurement.get(console, options, group).maximum
+            least, width = Measurement.get(console, options, group)
+            if widest and least <= room:
+                width = min(width, room)
             if width > room:
                 rows.append([])
                 room = options.max_width
-            rows[-1].append(group)
+            rows[-1].append(Constrain(group, width))
             room -= width + _GAP
 
         for place, row in enumerate(rows):
@@ -191,12 +199,13 @@ class Flow(Composite):
                 yield ""
             table = SideBySide.grid(padding=(0, _GAP))
             table.add_row(*row)
+            table.width = Measurement.get(console, options, table).maximum
             yield table
 
 
 @dataclass(frozen=True, eq=False)
 class BarePage:
-    """A page without remarks: its titles, tables, pictures, drawings and answers.
+    """A page without remarks: its titles, tables, pictures, drawings, answers, what it leaves out.
 
     It ends after the last of them, titles not counted. A page that has none is shown whole.
     """
@@ -207,12 +216,12 @@ class BarePage:
         parts = list(self.page.__rich_console__(console, options))
         end = 0  # after the last figure or answer
         for number, part in enumerate(parts, 1):
-            if isinstance(part, Answer) or not isinstance(part, str | Text | Hint):
+            if isinstance(part, Answer | LeftOut) or not isinstance(part, str | Text | Hint):
                 end = number
         if not end:
             yield from parts
         for part in parts[:end]:
-            if isinstance(part, Title | Answer) or not isinstance(part, Text):
+            if isinstance(part, Title | Answer | LeftOut) or not isinstance(part, Text):
                 yield part
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from rich.text import Text
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
 from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
+from embcli.page.svg import CELL, CRISP, LINE
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
@@ -112,13 +114,19 @@ def strip(
 def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit) -> Shades:
     """Return numbers, (rows, bins), as a blank line that an SVG picture fills with their colours.
 
-    The colours are meta data of the line's style.
+    Their paths, one for each colour, are meta data of the line's style.
     """
     colors = colors_of(console)
     names = np.array([color.get_truecolor().hex for color in [*colors, _MARK, _MARK]])
-    levels = _levels(values, scale, colors)
-    meta = {"colors": names[levels].tolist(), "rows": fit.rows_per_line}
-    return Shades(" " * fit.width, Style.from_meta(meta), no_wrap=True)
+    rows = names[_levels(values, scale, colors)].tolist()
+    paths: defaultdict[str, str] = defaultdict(str)  # parts of lines that are 1 wide
+    for row_number, row in enumerate(rows):
+        for place, color in enumerate(row):
+            paths[color] += f"M{place} {row_number}.5h1"
+    elements = [f'<path stroke="{color}" d="{path}"/>' for color, path in paths.items()]
+    size = f"scale({fit.width * CELL / len(rows[0]):g} {(LINE + 0.25) / fit.rows_per_line:g})"
+    svg = f'<g transform="{size}" {CRISP}>{"".join(elements)}</g>'
+    return Shades(" " * fit.width, Style.from_meta({"svg": svg}), no_wrap=True)
 
 
 def _levels(values: np.ndarray, scale: ColorScale, colors: Sequence[Color]) -> np.ndarray:

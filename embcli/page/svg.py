@@ -6,10 +6,9 @@ rich's own export takes a wide character, which fills two cells, for one.
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import split_graphemes
 from rich.segment import Segment
@@ -24,20 +23,26 @@ _WIDE_FONTS = (
     "'Noto Sans Mono CJK JP','Noto Sans CJK JP','Hiragino Sans','MS Gothic',"
     "'Noto Color Emoji','Apple Color Emoji','Segoe UI Emoji',monospace"
 )
-_CELL = 12.04  # the width of a letter
-_LINE = 24.4  # as high as the letters that draw boxes, so that these touch
+CELL = 12.04  # the width of a letter
+LINE = 24.4  # as high as the letters that draw boxes, so that these touch
 _BASELINE = 20.0  # below the top of a line
 _MARGIN = 2  # cells beside the lines; half as many lines above and below
 SLIDE_COLUMNS = 84
+WIDEST_SLIDE = 100  # columns that 24 lines leave room for
 SLIDE_LINES = 24  # below the heading
+_ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
+_HEADING = 1.7
+_BELOW = 1.6  # lines below: a small one, and margins
+_SOURCE = 0.7  # its scale
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
-_CRISP = 'shape-rendering="crispEdges"'
+CRISP = 'shape-rendering="crispEdges"'
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
 <rect width="100%" height="100%" fill="{background}"/>
-<g style="font-family: {fonts}; font-size: {font_size}px" fill="{foreground}"{transform}>
+<g style="font-family: {fonts}; font-size: {font_size}px" \
+fill="{foreground}" color="{foreground}">
 {elements}
 </g>
 </svg>
@@ -46,72 +51,78 @@ _DOCUMENT = """\
 
 def picture(lines: Lines, theme: TerminalTheme) -> str:
     """Return lines with margins around them as an SVG picture."""
-    width = (_columns(lines) + 2 * _MARGIN) * _CELL - 1
-    height = (len(lines) + _MARGIN) * _LINE - 1
-    return _document(lines, theme, width, height)
+    width = (_columns(lines) + 2 * _MARGIN) * CELL - 1
+    height = (len(lines) + _MARGIN) * LINE - 1
+    group = _group(lines, _MARGIN * CELL, _MARGIN / 2 * LINE)
+    return _document([group], theme, width, height)
 
 
 def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> str:
-    """Return lines as a slide of 1920 x 1080, between lines at its top and at its bottom.
+    """Return lines as a slide of 1920 x 1080, between a large line and a small one.
 
     All are drawn as large as they fit, but short lines not larger than those of two thirds of a
     slide.
     """
-    columns = max(_columns([*heading, *lines, *source]), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
-    fewest_lines = len(lines) + 4.5  # and a heading, a blank line, the source, and margins
-    highest = _SLIDE_HEIGHT / (fewest_lines * _LINE)
-    scale = min(_SLIDE_WIDTH / (columns * _CELL), highest)
-    blank_lines = 1 + int(_SLIDE_HEIGHT / (scale * _LINE) - fewest_lines + 0.001)
-    above = math.ceil(blank_lines / 3)
-    blank: list[Sequence[Segment]] = [[]]
-    all_lines = [*heading, *blank * above, *lines, *blank * (blank_lines - above), *source]
-    return _document(
-        all_lines, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT, f' transform="scale({scale:g})"'
-    )
+    columns = max(_columns(lines), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
+    height = len(lines) + _ABOVE + _BELOW
+    scale = min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
+    line = scale * LINE
+    left = scale * _MARGIN * CELL
+    blank = _SLIDE_HEIGHT - height * line
+    heading_scale = (_SLIDE_WIDTH - 2 * left) / (_columns(heading) * CELL)
+    groups = [
+        _group(heading, left, 0.8 * line, min(heading_scale, _HEADING * scale)),
+        _group(lines, left, _ABOVE * line + blank / 3, scale),
+        _group(source, left, _SLIDE_HEIGHT - 1.1 * line, _SOURCE * scale),
+    ]
+    return _document(groups, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT)
 
 
 def _columns(lines: Lines) -> int:
     return max((sum(segment.cell_length for segment in line) for line in lines), default=0)
 
 
-def _document(
-    lines: Lines, theme: TerminalTheme, width: float, height: float, transform: str = ""
-) -> str:
-    backgrounds: list[str] = []
-    texts: list[str] = []
-    for number, line in enumerate(lines):
-        top = (number + _MARGIN / 2) * _LINE
-        x = _MARGIN * _CELL
-        for segment in line:
-            backgrounds += _background(segment, x, top + 1.5)
-            texts += _texts(segment, x, top + _BASELINE)
-            x += segment.cell_length * _CELL
+def _document(groups: Sequence[str], theme: TerminalTheme, width: float, height: float) -> str:
     return _DOCUMENT.format(
         width=width,
         height=height,
-        transform=transform,
         fonts=FONTS,
         wide_fonts=_WIDE_FONTS,
         font_size=FONT_SIZE,
         foreground=theme.foreground_color.hex,
         background=theme.background_color.hex,
-        elements="\n".join(backgrounds + texts),
+        elements="\n".join(groups),
     )
 
 
+def _group(lines: Lines, left: float, top: float, scale: float = 1) -> str:
+    """Return lines at a place, and of a size, as an element."""
+    backgrounds: list[str] = []
+    texts: list[str] = []
+    for number, line in enumerate(lines):
+        y = number * LINE
+        x = 0.0
+        for segment in line:
+            backgrounds += _background(segment, x, y + 1.5)
+            texts += letters(segment, x, y + _BASELINE)
+            x += segment.cell_length * CELL
+    elements = "\n".join(backgrounds + texts)
+    return f'<g transform="translate({left:g} {top:g}) scale({scale:g})">\n{elements}\n</g>'
+
+
 def _background(segment: Segment, x: float, y: float) -> Iterator[str]:
-    """Yield what lies below the letters of a segment: a colour, or the colours of a strip."""
+    """Yield what lies below the letters of a segment: a colour, or elements."""
     style = segment.style or Style.null()
-    width = segment.cell_length * _CELL
+    width = segment.cell_length * CELL
     if style.bgcolor:
-        size = f'width="{width:g}" height="{_LINE + 0.25:g}"'
+        size = f'width="{width:g}" height="{LINE + 0.25:g}"'
         color = style.bgcolor.get_truecolor().hex
-        yield f'<rect fill="{color}" x="{x:g}" y="{y:g}" {size} {_CRISP}/>'
+        yield f'<rect fill="{color}" x="{x:g}" y="{y:g}" {size} {CRISP}/>'
     if style.meta:
-        yield _fine_strip(style.meta, x, y, width)
+        yield f'<g transform="translate({x:g} {y:g})">{style.meta["svg"]}</g>'
 
 
-def _texts(segment: Segment, x: float, y: float) -> Iterator[str]:
+def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     """Yield the letters of a segment; a wide one is in the middle of its cells."""
     if not segment.text.strip():
         return
@@ -122,7 +133,7 @@ def _texts(segment: Segment, x: float, y: float) -> Iterator[str]:
     if style.bold:
         look += ' font-weight="bold"'
     for text, cells, is_wide in runs(segment.text):
-        width = cells * _CELL
+        width = cells * CELL
         code = html.escape(text).replace(" ", "&#160;")
         if is_wide:
             middle = x + width / 2
@@ -130,21 +141,6 @@ def _texts(segment: Segment, x: float, y: float) -> Iterator[str]:
         else:
             yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{look}>{code}</text>'
         x += width
-
-
-def _fine_strip(meta: Mapping[str, Any], x: float, y: float, width: float) -> str:
-    """Return the colours of a strip whose numbers share cells: a path for each colour.
-
-    The cells of a path are parts of lines that are 1 wide, and are scaled to their size.
-    """
-    rows = meta["colors"]
-    drawn: dict[str, str] = {}
-    for row_number, row in enumerate(rows):
-        for place, color in enumerate(row):
-            drawn[color] = f"{drawn.get(color, '')}M{place} {row_number}.5h1"
-    paths = "".join(f'<path stroke="{color}" d="{path}"/>' for color, path in drawn.items())
-    size = f"scale({width / len(rows[0]):g} {(_LINE + 0.25) / meta['rows']:g})"
-    return f'<g transform="translate({x:g} {y:g}) {size}" {_CRISP}>{paths}</g>'
 
 
 class Run(NamedTuple):

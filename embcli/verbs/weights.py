@@ -163,7 +163,8 @@ class WeightMatrix(Result, verb="weights"):
 
         yield title(self.title)
         if self.is_map:
-            yield Map(values, row_names(ids, self.encoding))
+            labels = row_names(ids, self.encoding)
+            yield Map(values, labels, self.style.bare)
             yield from omitted(missing, parameters=("rows",))
             yield ""
         else:

@@ -93,7 +93,8 @@ def _heading(comparison: Comparison) -> RenderResult:
     if not comparison.origin.is_seeded:
         origin += f" ({comparison.origin.dtypes['token']})"
     yield title("Two ways from token IDs to vectors: embedding layer and linear layer")
-    yield safe_text(f"{sizes}, {origin}")
+    if not (comparison.draw and comparison.origin.is_seeded):  # A drawing shows the sizes.
+        yield safe_text(f"{sizes}, {origin}")
 
 
 def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
@@ -335,7 +336,7 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     columns_left_out = "" if output.fits(width) else "columns at …"
     unpicked = ""
     if len(rows) < size:
-        unpicked = f"{size - len(rows):,} columns of one-hot, all 0, with their rows of the weight"
+        unpicked = f"{size - len(rows):,} columns of zeros and their rows"
     yield from omitted(omission(tokens, "token"), columns_left_out, unpicked)
 
 

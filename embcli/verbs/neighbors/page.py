@@ -15,8 +15,7 @@ from embcli.page import (
     title,
     written,
 )
-from embcli.page.labels import bar, origin_lines, row_names, token_label
-from embcli.page.map import Map
+from embcli.page.labels import origin_lines, row_names, token_label
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors
@@ -72,10 +71,12 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
 
 
 def _map(neighbors: Neighbors, number: int) -> RenderResult:
+    from embcli.page.map import Map
+
     ids = neighbors.search.rankings[number].ids
     query = safe_text(_query_in_words(neighbors, number), "strong")
     labels = [query, *row_names(ids, neighbors.encoding)]
-    yield Map(neighbors.vectors_of(number, ids), labels)
+    yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 
@@ -121,8 +122,16 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
 
 
 def _bars(scores: np.ndarray) -> Label:
-    """Return a bar for each cosine, longer for nearer; the header shows the ends of the scale."""
-    longest = 12  # cells
-    bars = [bar(share, longest) if share > 0 else "" for share in scores.tolist()]
-    header = "0" + "1".rjust(longest - 1)
-    return Label(header, [safe_text(text, "accent") for text in bars], "left")
+    """Return a bar for each cosine, longer for nearer; the header shows the ends of the scale.
+
+    Bars are in halves of a cell, and half as high as a line, so that they are apart.
+    """
+    longest = 20  # cells
+    bars = []
+    for score in scores.tolist():
+        bar = ""
+        if score > 0:
+            whole, half = divmod(max(round(score * longest * 2), 1), 2)
+            bar = "▄" * whole + "▖" * half
+        bars.append(safe_text(bar, "accent"))
+    return Label("0" + "1".rjust(longest - 1), bars, "left")

@@ -13,7 +13,17 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from embcli.names import SHORT_LENGTH
-from embcli.page import Label, Matrix, Note, Values, omission, rows_that_fit, safe_text, title
+from embcli.page import (
+    Label,
+    Matrix,
+    Note,
+    Values,
+    medium_of,
+    omission,
+    rows_that_fit,
+    safe_text,
+    title,
+)
 from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
 from embcli.positions.kind import PositionMatrix, ShownPositions
@@ -22,7 +32,6 @@ from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
 
 _LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
-_LINES_BELOW = 1  # the next prompt
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
@@ -32,6 +41,11 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
     yield from heading
+
+    lines_elsewhere = 2 * len(views) - 1  # titles of matrices, and a blank line between them
+    if not medium_of(console).widest:
+        lines_elsewhere += 1  # the next prompt of a terminal
+    lines_elsewhere += 1 if table.style.bare else len([*heading, *notes, *notes[:1]])
     for place, view in enumerate(views):
         if place:
             yield ""
@@ -41,7 +55,6 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         lines = None
         if table.style.heat:
             most_rows = len(view.row_numbers)
-            lines_elsewhere = len(heading) + len(notes) + 2 * len(views) + _LINES_BELOW
             lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // len(views)
         yield _drawn(table, view, most_rows, lines)
     if notes:
