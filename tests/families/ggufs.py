@@ -73,6 +73,12 @@ GPT2 = of_letters("gpt2", "gpt-2")
 
 HEALTHY = {
     "gpt2": GPT2,
+    "gpt2, words": Vocabulary(
+        [*GPT2.tokens, "the", "them"],
+        [*GPT2.kinds, NORMAL, NORMAL],
+        GPT2.keys | {"merges": ["t h", "h e", "i n", "a n", "th e", "the m"]},
+    ),
+    "gpt2, heads of each block": of_letters("gpt2", "gpt-2", **{"llama.attention.head_count": [2]}),
     "gpt2, tied": replace(GPT2, is_tied=True),
     "gpt2, a name of a byte": replace(
         GPT2, tokens=[*GPT2.tokens, "<0x0A>"], kinds=[*GPT2.kinds, NORMAL]
@@ -152,6 +158,12 @@ SILENT["normal bytes"] = Fault(
     "llama",
     word=r"'<0x02>', \.\.\.$",
     kinds={str(token_id): NORMAL for token_id in range(3, 259)},
+)
+SILENT["all user-defined"] = Fault(
+    "gpt2",
+    {"token_type": [CONTROL] * 3 + [USER_DEFINED] * 260},
+    word="is typed NORMAL",
+    text="hé",
 )
 FAULTS = REFUSED | WARNED | SILENT
 

@@ -46,7 +46,7 @@ from embcli.wording import Sentence, in_data
 
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
 # The IDs of special tokens that a file need not name, by tokenizer.
-_DEFAULT_IDS = {
+DEFAULT_IDS = {
     "bos": {"llama": 1, "gpt2": 11, "bert": 101},
     "eos": {"llama": 2, "gpt2": 11, "t5": 1},
     "seperator": {"bert": 102},
@@ -104,12 +104,10 @@ class GgufEncoding(VocabularyEncoding):
 
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
-        for key in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
-            values = self.header.arrays.get(key, self.words)
-            if len(values) != len(self.words):
-                yield f"{key} has {len(values)} values, not one for each token"
-            if isinstance(values, np.ndarray) and np.isnan(values).any():
-                yield f"{key} has NaN"
+        try:
+            _ = self._scores
+        except InputError as error:
+            yield str(error)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         if not 0 <= token_id < self.vocabulary_size or self._is_padding(token_id):
@@ -149,8 +147,8 @@ class GgufEncoding(VocabularyEncoding):
     @cached_property
     def stored_kinds(self) -> np.ndarray:
         """The types of the tokens in the file, (V,)."""
-        kinds = np.asarray(self.array("token_type"))
-        if kinds.dtype not in (np.uint32, np.int32) or len(kinds) != len(self.words):
+        kinds = np.atleast_1d(np.asarray(self.array("token_type")))[: len(self.words)]
+        if kinds.dtype not in (np.uint32, np.int32) or len(kinds) < len(self.words):
             kinds = np.zeros(len(self.words), np.int32)
         return np.where(kinds == 0, NORMAL, kinds)
 
@@ -326,7 +324,7 @@ class GgufEncoding(VocabularyEncoding):
 
     def _special(self, name: str) -> int:
         """Return the ID that the file gives to a special token, or the default if that is no ID."""
-        default = _DEFAULT_IDS[name].get(str(self.model))
+        default = DEFAULT_IDS[name].get(str(self.model))
         stored = self.header.metadata.get(f"tokenizer.ggml.{name}_token_id", default)
         for token_id in (stored, default):
             if isinstance(token_id, int) and 0 <= token_id < self.vocabulary_size:

@@ -18,8 +18,8 @@ import numpy as np
 
 from embcli.binary import quoted
 from embcli.encodings.encoding import load_facts
-from embcli.encodings.gguf.vocabulary import GgufEncoding
-from embcli.encodings.sentencepiece import CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from embcli.encodings.gguf.vocabulary import DEFAULT_IDS, GgufEncoding
+from embcli.encodings.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
@@ -33,6 +33,7 @@ from embcli.wording import first_of
 _FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
 _ENDS = ("bos", "eos", "eot", "eom")  # special tokens that begin or end a text
 _BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
+_FEW = 0.001  # of the tokens, in which a healthy vocabulary can be odd
 
 
 def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -80,6 +81,10 @@ def _refusals(encoding: GgufEncoding, traits: list[str] | None, tensors: Tensors
     repeated = [word for word, count in counts.items() if count > 1]
     if repeated:
         yield f"several IDs have the same token: {_listed(_spelled(repeated))}"
+    for place in np.flatnonzero(encoding.stored_kinds == BYTE):
+        if len(encoding.words[place]) < 3:
+            yield f"its token {place} is typed BYTE, and names no byte"
+            break
     try:
         _ = encoding.bos_eos
     except InputError:
@@ -97,9 +102,16 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
         return
 
     # The numbers by keys without the architecture; None for other values.
-    sizes: dict[str, Any] = {"tokens": len(encoding.words)}
+    sizes: dict[str, Any] = {"tokens": len(encoding.words), "feed_forward_length": 0}
     for key, value in (header.metadata | header.arrays).items():
-        sizes[key.removeprefix(f"{architecture}.")] = value if type(value) is int else None
+        sizes[key.removeprefix(f"{architecture}.")] = _size(value)
+    for label, expected in facts["types"].items():
+        key = label.replace("*", architecture)
+        value = header.metadata.get(key)
+        if value is not None and type(value).__name__ != expected:
+            yield _refusal(f"{key} is {value!r:.60}, which is not of the type {expected}")
+        elif key in header.arrays and len(header.arrays[key]) != sizes.get("block_count"):
+            yield _refusal(f"{key} has {len(header.arrays[key])} values, not one for each block")
     heads = sizes.setdefault("attention.head_count", 0)
     sizes.setdefault("attention.head_count_kv", heads)
     dim = heads  # 0 without heads, None if they differ from block to block
@@ -115,6 +127,13 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
                 yield _refusal(first_of(differences, 3))
             return
     yield NotChecked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
+
+
+def _size(value: Any) -> int | None:
+    """Return a number, or that which an array has for all blocks; None for other values."""
+    if isinstance(value, np.ndarray) and len({*value.tolist()}) == 1:
+        value = value.tolist()[0]
+    return value if type(value) is int else None
 
 
 def _differences(
@@ -155,6 +174,7 @@ def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> It
     """Yield what llama.cpp warns of, or takes otherwise than it is meant."""
     words = _spelled(encoding.words)
     kinds = encoding.stored_kinds
+    normal = [words[place] for place in np.flatnonzero(kinds == NORMAL)]
     if "pre-tokenizer" in traits and not encoding.pre_tokenizer:
         problem = "llama.cpp warns of worse output, as this is missing"
         yield from _warning("load", problem, ["tokenizer.ggml.pre"])
@@ -163,15 +183,37 @@ def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> It
         merges = _spelled(encoding.merges or [])
         lost = [merge for merge in merges if _bare(merge) not in tokens]
         yield from _warning("fit", "merges that make no token", lost)
+        if "made" in traits and merges:
+            unmade = _unmade(normal, merges)
+            yield from _warning("fit", "tokens that no merge makes of earlier ones", unmade)
     if "bytes" in traits:
-        normal = [words[place] for place in np.flatnonzero(kinds == NORMAL)]
         names = [word for word in normal if _BYTE_NAME.fullmatch(word)]
         yield from _warning("fit", "bytes that are typed NORMAL, so written by name", names)
     if "names" in traits:
         unfound = np.flatnonzero(~np.isin(kinds, _FOUND_BY_NAME)).tolist()
         ids = {role: tensors.metadata.get(f"tokenizer.ggml.{role}_token_id") for role in _ENDS}
+        if ids["eos"] is None:
+            ids["llama.cpp's default eos"] = DEFAULT_IDS["eos"].get(str(encoding.model))
         roles = [f"{role} {token_id}" for role, token_id in ids.items() if token_id in unfound]
         yield from _warning("special-ids", "special tokens that are not typed CONTROL", roles)
+        if not normal:
+            text = "no token is typed NORMAL: llama.cpp finds them before it splits a text"
+            yield Finding("finding", "fit", len(words), text)
+
+
+def _unmade(words: list[str], merges: list[str]) -> list[str]:
+    """Return the tokens that no merge makes of bytes and earlier tokens, if they are many.
+
+    A healthy vocabulary can have a few, which no text gets.
+    """
+    made: set[str] = set()
+    for merge in merges:
+        parts = map(_bare, merge.split(" "))
+        if all(len(part) < 2 or part in made for part in parts):
+            made.add(_bare(merge))
+    names = [word for word in words if len(word) > 1 and not _BYTE_NAME.fullmatch(word)]
+    unmade = [word for word in names if _bare(word) not in made]
+    return unmade if len(unmade) > _FEW * len(words) else []
 
 
 def _bare(spelling: str) -> str:
