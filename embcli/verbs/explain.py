@@ -35,19 +35,22 @@ _COMMON_WORDS = frozenset(
     re.findall(
         r"\w+",
         """
-        a about actually after again all already also although always am an and any anything are
-        aren as at be because become becomes been before being between both by came call called calls can cannot
-        certain come comes could couldn did didn differ difference differences different differs
-        directly do does doesn don done down during each else embcli ever every everything exactly
-        explain few find for from get give given gives go goes good had happen happens has hasn have
-        haven having he her here him his how i if in instead into is isn it its just kind know less
-        let like look looks make makes many me mean means might mine more most much must my need
-        never normally not nothing of on once one only or other our ours out own please possible
-        possibly put really said same say says see she should shouldn show shows simply so some
-        something still such take takes tell than that the their theirs then there these they thing
-        things this those though three through to too two up us use used using usually versus vs
-        want was wasn way we well weren what when where whether which while who whole whom whose why
-        will with won work works would wouldn yet you your yours
+        a about actually after again all already also although always am an and any anybody anyone
+        anything are aren as at be because become becomes been before being belong best better
+        between both by call called calls came can cannot certain come comes could
+        couldn deal deals decide decided decides did didn differ difference differences different
+        differs directly do does doesn doing don done down during each else embcli ever every
+        everything everywhere exactly explain few find fine fit fits for from get getting give given
+        gives go goes good got had happen happens has hasn have haven having he her here him his how
+        i if in instead into is isn it its just kind know less let like look looks make makes many
+        me mean means might mine more most much must my need needed needs never nice normally not
+        nothing of ok on once one only or other our ours out over own people person please possible
+        possibly problem problems purpose put really reason said same say says see she should
+        shouldn show shows simply so solve solves some somebody someone something sort stand stands
+        still such take takes tell than thanks that the their theirs then there these they thing
+        things this those though three through to too tried try two understand up us use used using
+        usually versus vs want was wasn way we well weren what when where whether which while who
+        whole whom whose why will with won work works would wouldn yet you your yours
         """,
     )
 )
@@ -60,7 +63,9 @@ _LEAD = 0.1  # how much nearer it must be than the next one
 _LEAST = 0.3  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
 _SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
-_TYPO = 0.87  # and that of a word of a question: one mistake in eight letters
+_TYPO = (
+    0.89  # and that of a word of a question: one wrong letter in ten, one missing or added in five
+)
 
 
 class Block(NamedTuple):
@@ -121,7 +126,7 @@ class Explanations(Result, verb="explain"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.sentences:
-            yield "The entries nearest to this question; embcli explain WORD shows one:"
+            yield "No entry surely answers this; the nearest ones (embcli explain WORD shows one):"
             for entry, sentence in zip(self.entries, self.sentences, strict=True):
                 yield _item_text(entry.word, sentence)
         elif len(self.entries) > 2:
