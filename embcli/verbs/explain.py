@@ -63,9 +63,7 @@ _LEAD = 0.1  # how much nearer it must be than the next one
 _LEAST = 0.3  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
 _SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
-_TYPO = (
-    0.89  # and that of a word of a question: one wrong letter in ten, one missing or added in five
-)
+_TYPO = 0.89  # and that of a question's word: one wrong letter in ten, one missing in five
 
 
 class Block(NamedTuple):
@@ -126,7 +124,8 @@ class Explanations(Result, verb="explain"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.sentences:
-            yield "No entry surely answers this; the nearest ones (embcli explain WORD shows one):"
+            yield "No entry surely answers this; nearest (embcli explain WORD shows an entry):"
+        if len(self.sentences) > 1:
             for entry, sentence in zip(self.entries, self.sentences, strict=True):
                 yield _item_text(entry.word, sentence)
         elif len(self.entries) > 2:
@@ -286,7 +285,7 @@ def _rarity(word: str) -> float:
 
 def _telling_words(text: str) -> frozenset[str]:
     """Return the stems of the words that tell what a text is about, numbers like 50256 and -0.0."""
-    words = re.findall(r"(?<!\w['’])\b\w*[^\W\d_]\w*|-?\d+\.\d+|\d{3,}", text.casefold())
+    words = re.findall(r"(?<!\w['\u2019])\b\w*[^\W\d_]\w*|-?\d+\.\d+|\d{3,}", text.casefold())
     return frozenset(_stem(word) for word in words if word not in _COMMON_WORDS)
 
 
