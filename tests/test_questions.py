@@ -63,8 +63,8 @@ def test_words_for_no_thing_tell_nothing(question, word):
     assert [entry.word for entry in glossary.explain(question).entries] == [word]
 
 
-def test_candidates_are_four_at_most_in_a_line_or_two_each(in_process, snapshot):
-    assert max(map(len, FOUND.values())) == 4
+def test_candidates_are_five_at_most_in_a_line_or_two_each(in_process, snapshot):
+    assert max(map(len, FOUND.values())) == 5
     page = in_process.ok("explain", "are neighbours computed exactly", "--width", "80").text
     snapshot("explain/candidates.txt", page)
 
@@ -72,6 +72,23 @@ def test_candidates_are_four_at_most_in_a_line_or_two_each(in_process, snapshot)
 def test_an_entry_that_is_ahead_is_shown_whole_and_the_next_ones_are_named(in_process, snapshot):
     question = "is the embedding of a padding token zero"
     snapshot("explain/see-also.txt", in_process.ok("explain", question, "--width", "80").text)
+
+
+@pytest.mark.parametrize(
+    ("question", "word"), [("what is cosine simliarity", "cosine"), ("posistion", "position")]
+)
+def test_a_word_with_a_typo_is_read_as_the_known_word(question, word):
+    assert [entry.word for entry in glossary.explain(question).entries] == [word]
+
+
+def test_an_entry_stands_alone_only_if_it_has_all_words_of_the_question():
+    question = "what rows does a cosine have"
+    assert not glossary.explain(question).sentences
+    assert glossary.explain(question + " with violets").sentences
+
+
+def test_a_negative_zero_is_a_word():
+    assert glossary.explain("why is there a -0.0").entries[0].word == "float32"
 
 
 def test_both_sides_of_a_comparison_are_shown(in_process):

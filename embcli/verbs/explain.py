@@ -35,14 +35,22 @@ _COMMON_WORDS = frozenset(
     re.findall(
         r"\w+",
         """
-        a about after all also always am an and any anything are as at be because become becomes
-        before between by can could differ difference differences different differs do does each
-        embcli every everything explain find for from get give gives good happen happens has have
-        how i if in into is it its just know less like look looks make makes many me mean means
-        more most much my need nothing of on one only or other our out really see should show
-        shows so something such take takes tell than that the their then there these they thing
-        things this those three to too two use used using versus vs was way we what when where
-        whether which while who whole why will with work works would you your
+        a about actually after again all already also although always am an and any anybody anyone
+        anything are aren as at be because become becomes been before being belong best better
+        between both by call called calls came can cannot certain come comes could
+        couldn deal deals decide decided decides did didn differ difference differences different
+        differs directly do does doesn doing don done down during each else embcli ever every
+        everything everywhere exactly explain few find fine fit fits for from get getting give given
+        gives go goes good got had happen happens has hasn have haven having he her here him his how
+        i if in instead into is isn it its just kind know less let like look looks make makes many
+        me mean means might mine more most much must my need needed needs never nice normally not
+        nothing of ok on once one only or other our ours out over own people person please possible
+        possibly problem problems purpose put really reason said same say says see she should
+        shouldn show shows simply so solve solves some somebody someone something sort stand stands
+        still such take takes tell than thanks that the their theirs then there these they thing
+        things this those though three through to too tried try two understand up us use used using
+        usually versus vs want was wasn way we well weren what when where whether which while who
+        whole whom whose why will with won work works would wouldn yet you your yours
         """,
     )
 )
@@ -53,8 +61,9 @@ _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of 
 _SURE = 0.62  # how near to a question an entry must be to stand alone, from 0 to 1
 _LEAD = 0.1  # how much nearer it must be than the next one
 _LEAST = 0.3  # how near an entry must be to be offered; half as near as the nearest, too
-_MOST_CANDIDATES = 4
-_SPELLING = 0.81  # how similar the spelling of a word must be to that of a known one, from 0 to 1
+_MOST_CANDIDATES = 5
+_SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
+_TYPO = 0.89  # and that of a question's word: one wrong letter in ten, one missing in five
 
 
 class Block(NamedTuple):
@@ -115,7 +124,8 @@ class Explanations(Result, verb="explain"):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.sentences:
-            yield "The entries nearest to this question; embcli explain WORD shows one:"
+            yield "No entry surely answers this; nearest (embcli explain WORD shows an entry):"
+        if len(self.sentences) > 1:
             for entry, sentence in zip(self.entries, self.sentences, strict=True):
                 yield _item_text(entry.word, sentence)
         elif len(self.entries) > 2:
@@ -161,10 +171,11 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry that answers it, if one is ahead of all others, and names
-    the next ones; otherwise two to four candidates, each with the sentence that fits best. "One vs
-    another" and "the difference between one and another" find both. Raises InputError for a word
-    that is not explained, with words of similar spelling, and for a question that no entry is near.
+    not count. A question finds the entry that answers it, if one has all its words and is ahead of
+    all others, and names the next ones; otherwise at most five candidates, each with the sentence
+    that fits best. "One vs another" and "the difference between one and another" find both. Raises
+    InputError for a word that is not explained, with words of similar spelling, and for a question
+    that no entry is near.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
@@ -178,18 +189,19 @@ def explain(word: str | None = None) -> Explanations:
         return Explanations((entry,))
 
     question = _DIFFERENCE.sub(r"\1 vs", word)
-    near = _nearest(question)
-    sides = [_nearest(side) for side in _COMPARING.split(question, 1)]
+    asked = _asked_words(question)
+    near = _nearest(asked)
+    sides = [_answer(_asked_words(side)) for side in _COMPARING.split(question, 1)]
     if not near:
         raise _not_explained(word)
     # Both sides of a comparison, unless an entry has a name of just its words.
-    if len(sides) == 2 and all(map(_is_sure, sides)) and max(near.values()) < 1:
-        both = dict.fromkeys(next(iter(side)) for side in sides)
-        return Explanations(tuple(both))
-    if _is_sure(near) or len(near) == 1:
-        first, *others = near
-        return Explanations((first,), see_also=tuple(others))
-    asked = _telling_words(question)
+    both = [side for side in sides if side]
+    if len(both) == 2 and max(near.values()) < 1:
+        return Explanations(tuple(dict.fromkeys(both)))
+    answer = _answer(asked)
+    if answer:
+        others = [entry for entry in near if entry is not answer]
+        return Explanations((answer,), see_also=tuple(others))
     sentences = []
     for entry in near:
         # The sentence that has most of the question's words, the first of equals.
@@ -198,14 +210,30 @@ def explain(word: str | None = None) -> Explanations:
     return Explanations(tuple(near), tuple(sentences))
 
 
-def _nearest(question: str) -> dict[Entry, float]:
-    """Return the entries near to a question, at most four, the nearest first: how near each is.
+def _answer(asked: Set[str]) -> Entry | None:
+    """Return the entry that surely answers a question, if there is one.
+
+    It has a name of just the question's words; or it has all of them, is near enough to the
+    question, and is ahead of the next one.
+    """
+    named_so = [entry for entry in entries() if asked in entry.phrases[: 1 + len(entry.also)]]
+    if len(named_so) == 1:
+        return named_so[0]
+    near = _nearest(asked)
+    best, second, *_ = [*near.values(), 0, 0]
+    first = next(iter(near), None)
+    if first and asked <= first.stems and best >= _SURE and best - second >= _LEAD:
+        return first
+    return None
+
+
+def _nearest(asked: Set[str]) -> dict[Entry, float]:
+    """Return the entries near to a question, at most five, the nearest first: how near each is.
 
     That is from 0 to 1: how like the question the entry is, times the share of the question's words
     that are in any entry. So words that no entry has tell that a question is about something else.
     """
-    asked = _telling_words(question)
-    known = asked & frozenset().union(*[entry.stems for entry in entries()])
+    known = asked & _known_words()
     if not known:
         return {}
     share = _size(known) / _size(asked)
@@ -216,10 +244,18 @@ def _nearest(question: str) -> dict[Entry, float]:
     return {entry: nearness[entry] for entry in near[:_MOST_CANDIDATES]}
 
 
-def _is_sure(near: dict[Entry, float]) -> bool:
-    """Return whether the first entry surely answers: it is near enough, and ahead of the next."""
-    best, second, *_ = [*near.values(), 0, 0]
-    return best >= _SURE and best - second >= _LEAD
+def _asked_words(question: str) -> frozenset[str]:
+    """Return the telling words of a question; one with a typo as the known word that it is like."""
+    words = set()
+    for word in _telling_words(question):
+        like = difflib.get_close_matches(word, _known_words(), 1, _TYPO)
+        words.add(like[0] if like else word)
+    return frozenset(words)
+
+
+@cache
+def _known_words() -> frozenset[str]:
+    return frozenset().union(*[entry.stems for entry in entries()])
 
 
 def _likeness(asked: Set[str], entry: Entry) -> float:
@@ -248,8 +284,8 @@ def _rarity(word: str) -> float:
 
 
 def _telling_words(text: str) -> frozenset[str]:
-    """Return the stems of the words that tell what a text is about, and numbers like 50256."""
-    words = re.findall(r"\w*[^\W\d_]\w*|\d{3,}", text.casefold())
+    """Return the stems of the words that tell what a text is about, numbers like 50256 and -0.0."""
+    words = re.findall(r"(?<!\w['\u2019])\b\w*[^\W\d_]\w*|-?\d+\.\d+|\d{3,}", text.casefold())
     return frozenset(_stem(word) for word in words if word not in _COMMON_WORDS)
 
 
