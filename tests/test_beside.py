@@ -17,6 +17,7 @@ from tests import transcripts
 from tests.cases import cases
 from tests.files.made import save_words
 from tests.oracles import normal
+from tests.test_dialects import PAIR_MODEL, SCORED, sentencepiece
 
 _in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
@@ -36,6 +37,19 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew():
     save_words("m/tokenizer.json", ["a", "other", "b"])
 
     assert encodings.get("m/tokenizer.json").encode("b").tolist() == [2]
+
+
+def test_ids_that_a_tokenizer_model_has_and_a_tokenizer_json_has_not_are_a_finding(in_process):
+    words = [word for word, _, _ in SCORED]
+    words[-2:] = [words[-1], words[-2]]
+    save_words("m/tokenizer.json", words)
+    save_matrix("m/model.safetensors", normal(len(words), 3))
+    told = "tokenizer.model gives 2 tokens of tokenizer.json other IDs"
+    assert told not in in_process("audit", "m").text
+
+    sentencepiece(Path("m"), PAIR_MODEL, SCORED)
+
+    assert told in in_process("audit", "m").text
 
 
 def test_the_words_of_sentence_transformers_stand_for_their_rows():

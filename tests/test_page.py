@@ -191,7 +191,7 @@ def test_no_number_is_cut_at_any_width(values, width, precision, blocks):
 
 @given(
     values=FLOATS,
-    width=st.integers(40, 120),
+    width=st.integers(24, 120),
     precision=st.integers(1, 4),
     step=st.sampled_from([1, 10**9]),
 )
@@ -589,8 +589,8 @@ def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
     snapshot("page/heat-without-colour.txt", export.text(page, 60))
 
 
-@pytest.mark.parametrize("height", [12, 22, 38])
-@pytest.mark.parametrize("size", [5, 64, 301])
+@pytest.mark.parametrize("height", [12, 22, 38, 60])
+@pytest.mark.parametrize("size", [5, 64, 80, 301])
 @pytest.mark.parametrize("square", [False, True])
 def test_a_picture_fits_its_lines_and_uses_them(square, size, height):
     numbers = np.arange(size)
@@ -646,20 +646,21 @@ def labels_of_svg(svg: str) -> list[tuple[int, float]]:
     return [(int(number), float(height)) for height, number in re.findall(label, svg)]
 
 
-def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first():
+@pytest.mark.parametrize(("rows", "step"), [(60, 2), (100, 3)])
+def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first(rows, step):
     """Rows before and after a gap share no line."""
-    is_high = np.random.default_rng(7).random((100, 384)) < 0.5
+    is_high = np.random.default_rng(7).random((rows, 384)) < 0.5
     values = np.where(is_high, 1, 0).astype(np.float32)
-    labels = [Label("ID", range(100))]
-    page = Strips(labels, [Values(values)], np.arange(384), [50], most_lines=36)
+    labels = [Label("ID", range(rows))]
+    page = Strips(labels, [Values(values)], np.arange(384), [rows // 2], most_lines=36)
 
     colors = colors_of_picture(page)
     svg = export.exported(page, "svg", 0, "light").decode()
 
     assert np.array_equal(colors.sum(axis=2) < 300, is_high)
-    labels_of_lines = [*range(0, 50, 3), *range(50, 100, 3)]
+    labels_of_lines = [*range(0, rows // 2, step), *range(rows // 2, rows, step)]
     assert [label for label, _ in labels_of_svg(svg)] == labels_of_lines
-    assert "each line: 3 rows, labelled by the first" in svg.replace("&#160;", " ")
+    assert f"each line: {step} rows, labelled by the first" in svg.replace("&#160;", " ")
 
 
 def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many():

@@ -55,7 +55,7 @@ def opened_archive(binary: Binary) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(BinaryStream(binary))
     except DAMAGES as error:
-        raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
+        raise binary.file_error(f"it is a damaged archive ({error})") from None
 
 
 def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:

@@ -203,7 +203,7 @@ def test_a_header_that_no_model_has_is_not_read_even_where_the_file_has_all_of_i
 
 
 def test_a_tensor_of_an_unknown_type_leaves_the_others_readable():
-    both = described(b"new", kind=99) + described(b"old", offset=32)
+    both = described(b"old") + described(b"new", kind=99, offset=32)
     Path("m.gguf").write_bytes(header(both, count=2) + bytes(64))
     new = tensors_of("m.gguf")["new"]
     assert new.dtype == "type 99"
