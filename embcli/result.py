@@ -102,9 +102,17 @@ def _check_range(name: str, value: int | None, low: int, high: int) -> None:
         raise RangeError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
 
-def _short_name(path: str) -> str:
-    """Return the end of a path, which has the name of a model: its folder and file."""
-    return "/".join(Path(path).parts[-2:])
+def short_name(path: str) -> str:
+    """Return the end of a path, which has the name of a model: its folder and file.
+
+    >>> short_name("../models/gpt2/model.safetensors"), short_name("../gpt2")
+    ('gpt2/model.safetensors', 'gpt2')
+    """
+    file = Path(path)
+    names = [part for part in file.parts if part not in (file.anchor, "..")]
+    if not names:
+        return file.resolve().name
+    return "/".join(names[-2:])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -202,10 +210,10 @@ class Result:
 
         run = {} if self.content == "page" else self.records().run
         opened = [run, run.get("base", {}), run.get("tuned", {})]
-        models = [_short_name(each["from"]) for each in opened if "from" in each]
+        models = [short_name(each["from"]) for each in opened if "from" in each]
         names = models
         if run.get("encoding") and not models:
-            names = [_short_name(run["encoding"])]
+            names = [short_name(run["encoding"])]
         source = [f"embcli {__version__}", *names]
         if "seed" in run:
             source.append(f"seed {run['seed']}")

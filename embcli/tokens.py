@@ -19,7 +19,7 @@ import numpy as np
 
 from embcli.errors import IdError, InputError, Notes
 from embcli.selection import Selection, select
-from embcli.wording import Sentence, counted
+from embcli.wording import ByteToken, Sentence, counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -187,15 +187,17 @@ def id_in_words(token_id: int, token: bytes | None) -> str:
 _LIKE_BYTES = re.compile(r"\\+x[0-9a-f]{2}(\\x[0-9a-f]{2})*")
 
 
-@lru_cache(1 << 18)
+@lru_cache(1 << 18, typed=True)
 def token_text(token: bytes | None) -> str | None:
-    r"""Return a token as text: its characters, or `\xe2\x80` for incomplete characters.
+    r"""Return a token as text: its characters, or `\xe2\x80` for bytes (see `shown`).
 
     A token that consists of such escapes gets one more backslash, so that no two tokens have the
     same text: cl100k_base has both the byte `\xff` and these four characters.
     """
     if token is None:
         return None
+    if isinstance(token, ByteToken):
+        return _escaped_bytes(token)
     try:
         text = token.decode()
     except UnicodeDecodeError:
@@ -296,10 +298,12 @@ def shown(token: bytes | None) -> str:
 
     Spaces are visible. Control characters, bidi controls, other characters that cannot be printed,
     and combining marks without a letter are escaped. Bytes that are not complete characters are
-    shown as `\xe2\x80`.
+    shown as `\xe2\x80`, and so is a byte that is a token beside the tokens of characters.
     """
     if token is None:
         return ""
+    if isinstance(token, ByteToken):
+        return _escaped_bytes(token)
     try:
         text = token.decode()
     except UnicodeDecodeError:

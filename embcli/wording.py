@@ -56,6 +56,10 @@ def number_in(variable: str) -> int:
     return int(value[:6])
 
 
+class ByteToken(bytes):
+    """A byte that is a token beside those of characters: `<0x41>`, which is not the token `A`."""
+
+
 class Parameter(str):
     """The name of a parameter, as a value of a sentence that is used for several of them."""
 

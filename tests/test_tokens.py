@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from wcwidth import wcswidth, wcwidth
 
 from embcli import encodings
+from embcli.encodings.merging import piece_to_bytes
 from embcli.text import Sequences, encode_sequences
 from embcli.tokens import Tokens, shown, token_text
 from tests.cases import cases
@@ -41,6 +42,13 @@ def of_lines(lines: list[str]) -> Tokens:
 def id_sequences(lists: list[list[int]]) -> Sequences:
     arrays = [np.array(ids, np.int64) for ids in lists]
     return Sequences(ids=tuple(arrays), many=True)
+
+
+@pytest.mark.parametrize("write", [shown, token_text])
+def test_the_token_of_a_byte_does_not_look_like_that_of_a_letter(write):
+    assert write(piece_to_bytes(b"A")) == "A"
+    assert write(piece_to_bytes(b"<0x41>")) == r"\x41"
+    assert piece_to_bytes(b"<0x41>") == b"A", "it decodes to the letter"
 
 
 @given(st.lists(texts, max_size=4))

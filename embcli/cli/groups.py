@@ -100,9 +100,9 @@ class ComparedGiven(ModelGiven):
 class TourOptions(OptionGroup):
     """What the tour goes through, and how it is printed."""
 
-    text: Annotated[str, option("Input", "The text of the steps that take one.", "--text TEXT")] = (
-        names.TOUR_TEXT
-    )
+    text: Annotated[
+        str | None, option("Input", "A text of yours for the steps that take one.", "--text TEXT")
+    ] = None
     path: Annotated[
         str | None,
         option(

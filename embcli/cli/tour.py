@@ -26,9 +26,10 @@ from rich.console import Group, RenderableType
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import ResultWriter
 from embcli.errors import EmbcliError, InputError
+from embcli.names import TOUR_TEXT
 from embcli.page import safe_text, title
-from embcli.page.parts import CutPage, Sheets, TypedCommand
-from embcli.result import Result
+from embcli.page.parts import CutPage, RuledLine, Sheets, TypedCommand
+from embcli.result import Result, short_name
 from embcli.text import decoded
 from embcli.wording import Sentence
 
@@ -41,6 +42,7 @@ _NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
+_LETTERS = 40  # of print, written by hand on a line
 _FOLDER = Path(__file__).parents[1] / "data"
 _Sheet = list[RenderableType]
 _Rules = list[tuple[str, str]]  # patterns, and what stands for them
@@ -69,6 +71,7 @@ class TourStep:
     rules: _Rules = field(default_factory=list)  # of this question, before those of its kind
     hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
+    text: str = TOUR_TEXT  # unless the reader has another
 
     def is_right(self, answer: str) -> bool:
         """Return whether an answer means the same as one of those of the step."""
@@ -122,17 +125,20 @@ def as_typed(typed: list[str]) -> str:
 
 
 def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
-    """Return the steps that the options choose, with their numbers in their headings."""
+    """Return the steps that the options choose, numbered in their headings, with their text."""
     steps = EXERCISES
     if not tour.quiz:
         steps = [step for step in STEPS if tour.path or "{model}" not in step.command]
         if is_file:
             steps += EXERCISES
+    if tour.steps is not None:
+        steps = _chosen(steps, tour.steps)
+    given = tour.text and decoded(tour.text, "--text")
     numbered = []
     for number, step in enumerate(steps, 1):
         heading = f"{number}/{len(steps)}  {step.heading}"
-        numbered.append(replace(step, heading=heading))
-    return numbered if tour.steps is None else _chosen(numbered, tour.steps)
+        numbered.append(replace(step, heading=heading, text=given or step.text))
+    return numbered
 
 
 def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
@@ -158,11 +164,14 @@ def guide(tour: TourOptions, result_of: Callable[[list[str]], object], is_file: 
     `result_of` returns the result of the command with these words after `embcli`. A step that fails
     is reported and the tour continues; then the status is 2.
     """
-    if tour.text.strip() in ("", "-"):  # the steps cannot share standard input
+    if tour.text is not None and tour.text.strip() in ("", "-"):  # they cannot share stdin
         raise InputError(f"--text {tour.text!r} is not a text; give the text itself")
     steps = _steps(tour, is_file)
-    pages = _Pages(decoded(tour.text, "--text"), tour.path or "", result_of)
+    model = tour.path or ""
+    pages = _Pages(model, model, result_of)
     if is_file:
+        if not model.startswith("hf://"):
+            pages.shown_model = short_name(model)
         return Handout(_on_paper(pages, steps, tour), pages.status)
     if is_terminal(sys.stdout) and is_terminal(sys.stdin):
         sheets = [_led_by_keys(pages, steps)]
@@ -176,8 +185,7 @@ def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets
 
     In the place of an answer there is room to write it by hand.
     """
-    name = "Name: ______________________________   Date: ____________________"
-    sheets: list[_Sheet] = [[title(tour.title), safe_text(name)]]
+    sheets: list[_Sheet] = [[title(tour.title), RuledLine("Name:"), RuledLine("Date:")]]
     answers: list[_Sheet] = []
     for step in steps:
         above = pages.asked(step)
@@ -185,12 +193,12 @@ def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets
             sheets.append(pages.answered(step, above))
             continue
         letters = len("".join(step.answers[:1]) or step.words)
-        blank = "_" * max(3 * letters, 16)  # handwriting takes more room than print
-        sheets.append([*above, "", safe_text(f"Your answer: {blank}")])
+        further = [RuledLine("")] * (letters // _LETTERS)
+        sheets.append([*above, RuledLine("Your answer:"), *further])
         if not tour.no_answers:
-            answers.append(pages.answered(step, above[:1]))
+            answers.append(pages.answered(step, [above[0], above[-1]]))
     if answers:
-        answers[0].insert(0, title(f"{tour.title}: answers"))
+        answers.insert(0, [title(f"{tour.title}: answers")])
     return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)
 
 
@@ -207,10 +215,10 @@ class Handout(Result, verb="tour"):
 
 @dataclass
 class _Pages:
-    """What steps show with a text and a model; the status is 2 once a command has failed."""
+    """What steps show with a model; the status is 2 once a command has failed."""
 
-    text: str
     model: str
+    shown_model: str  # in a command as it is typed
     result_of: Callable[[list[str]], object]
     height: int = 40  # lines of a step
     status: int = 0
@@ -220,7 +228,7 @@ class _Pages:
         """Return the heading of a step and its question, below the result that it is about."""
         parts: _Sheet = [title(step.heading)]
         if step.about:
-            parts += [*self._command_and_result(step.about), ""]
+            parts += [*self._command_and_result(step.about, step.text), ""]
         if step.question:
             parts.append(safe_text(step.question))
         return parts
@@ -245,16 +253,17 @@ class _Pages:
         explained.append(safe_text(step.words))
         if not step.command:
             return [*above, *explained]
-        command, page = self._command_and_result(step.command)
+        command, page = self._command_and_result(step.command, step.text)
         above = [*above, command]
         return [*above, CutPage(page, [*above, *explained], self.height), *explained]
 
-    def _command_and_result(self, command: str) -> _Sheet:
+    def _command_and_result(self, command: str, text: str) -> _Sheet:
         """Return a command as it is typed, and the page of its result.
 
         The page is empty if the command fails, which is reported.
         """
-        words = with_text(command, self.text, self.model)
+        words = with_text(command, text, self.model)
+        typed = as_typed(with_text(command, text, self.shown_model))
         page: RenderableType = Group()
         try:
             result = self.result_of(words)
@@ -265,7 +274,7 @@ class _Pages:
             if not isinstance(result, Result):  # so Typer reports Ctrl-C
                 raise KeyboardInterrupt
             page = result._view()
-        return [Group(TypedCommand(f"$ {as_typed(words)}")), page]
+        return [Group(TypedCommand(f"$ {typed}")), page]
 
 
 def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from embcli.wording import ByteToken
+
 # The rank, an int, or the negative score, a float, of two neighbours. The lowest is merged first.
 Priority = Callable[[bytes, bytes], float]
 FindId = Callable[[bytes], int | None]  # token of the vocabulary -> ID
@@ -159,7 +161,7 @@ def piece_to_bytes(word: bytes) -> bytes:
     """Return the bytes of a token of SentencePiece: `▁` is a space, `<0x0A>` a byte."""
     byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", word)
     if byte:
-        return bytes([int(byte[1], 16)])
+        return ByteToken([int(byte[1], 16)])
     return piece_to_text(word)
 
 

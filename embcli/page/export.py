@@ -29,6 +29,7 @@ from embcli.page.parts import (
     CutPage,
     Drawing,
     Flow,
+    RuledLine,
     Sheets,
     Title,
     TypedCommand,
@@ -88,7 +89,14 @@ section + section {{ margin-top: 28px; }}
 </body>
 </html>
 """.replace("FONTS", FONTS)
-_PAPER = "<style>@page {{ size: {paper}; }} p {{ overflow-wrap: anywhere; }}</style>\n"
+_PAPER = """\
+<style>
+@page {{ size: {paper}; }}
+p {{ overflow-wrap: anywhere; }}
+p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
+h1, h2, h2 + pre {{ break-after: avoid; }}
+</style>
+"""
 _FULL_WINDOW = """\
 <style>
 body { margin: 0; }
@@ -236,7 +244,10 @@ def _html(
             body += '<section class="new-paper">\n' if place == page.new_paper else "<section>\n"
             for part in sheet:
                 if isinstance(part, Title):
-                    body += element(part, "h2" if place else "h1", _UNWRAPPED)
+                    is_first = place in (0, page.new_paper)
+                    body += element(part, "h1" if is_first else "h2", _UNWRAPPED)
+                elif isinstance(part, RuledLine):
+                    body += f'<p class="line">{html.escape(part.words)}</p>\n'
                 elif isinstance(part, Text):
                     body += element(part, "p", _UNWRAPPED)
                 else:

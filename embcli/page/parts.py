@@ -156,6 +156,16 @@ class Composite:
     __rich_console__: Any
 
 
+@dataclass(frozen=True, eq=False)
+class RuledLine(Composite):
+    """A line to write on by hand, after some words."""
+
+    words: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield safe_text(f"{self.words} {'_' * 40}".strip())
+
+
 def _parts_of(page: Any, console: Console, options: ConsoleOptions) -> RenderResult:
     """Yield the parts of a page, and those of its composites."""
     for part in page.__rich_console__(console, options):
@@ -284,8 +294,8 @@ class CutPage:
 class Sheets:
     """Pages one after another, each with its parts.
 
-    In HTML each text is set as prose, and a printer keeps a page whole. The first page that is
-    named to begin a new sheet of paper does.
+    In HTML each text is set as prose, and a printer keeps a page whole. The page that is named to
+    begin a new sheet of paper does; its title is a title of the document, too.
     """
 
     sheets: Sequence[Sequence[RenderableType]]

@@ -86,8 +86,8 @@ def _rows_fact(audit: Audit) -> Fact:
     encoding = audit.files.encoding
     if encoding is None:
         return Fact("rows", f"{size:,}; their tokens are unknown")
-    tokens = counted(encoding.vocabulary_size, "token")
-    return Fact("rows", f"{size:,}, for {tokens} of {encoding.name}")
+    ids = counted(encoding.vocabulary_size, "ID")
+    return Fact("rows", f"{size:,}, for {ids} of {encoding.name}")
 
 
 def _unused_fact(audit: Audit) -> Fact:

@@ -90,7 +90,7 @@ def _shapes(batches: Batches, width: int) -> Table:
     samples = f"{len(batches.order):,}"
     length = f"{batches.windows.max_length:,}"
     vocabulary_size, dim = shape_of(batches.source, "token")
-    source = f"rows of V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
+    source = f"from V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
     shape = f"({samples}, {length}, {dim:,})"
     rows = [
         ("IDs", f"({letter}, T)", f"({samples}, {length})", ""),

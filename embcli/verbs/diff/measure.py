@@ -68,11 +68,11 @@ def _rows_of_equal_tokens(
 
 
 def rows_by_token(tokens: Iterable[bytes | None]) -> dict[bytes, list[int]]:
-    """Return the rows of each token; a few tokens have several."""
+    """Return the rows of each token, by its bytes; a few have several, as a byte and a letter."""
     rows: dict[bytes, list[int]] = defaultdict(list)
     for row, token in enumerate(tokens):
         if token is not None:
-            rows[token].append(row)
+            rows[bytes(token)].append(row)
     return rows
 
 

@@ -206,7 +206,7 @@ def _page(diff: TokenDiff) -> Iterator[RenderableType]:
     yield title("Vocabularies, token by token")
     for name, vocabulary in (("BASE", diff.base), ("TUNED", diff.tuned)):
         encoding = vocabulary.encoding
-        words = f"{counted(encoding.vocabulary_size, 'token')} of {encoding.name}"
+        words = f"{counted(encoding.vocabulary_size, 'ID')} of {encoding.name}"
         if vocabulary.path != encoding.name:
             words += f": {vocabulary.path}"
         yield safe_text(f"{name:6} {words}")

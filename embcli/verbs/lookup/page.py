@@ -204,7 +204,7 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
     recipe = lookup.plan.recipe
     if "token" in shown and not lookup.draw:
         tensor = f"tensor {origin.tensors['token']}, " if origin.is_custom_tensor else ""
-        size = counted(lookup.layers["token"].shape[0], "token")
+        size = counted(lookup.layers["token"].shape[0], "row")
         yield f"token: row ID of {tensor}V = {size}"
     if "position" in shown:
         rows = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
@@ -252,7 +252,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     """Yield the token layer with the picked rows marked, and the positions where they go."""
     tokens = lookup.tokens
     vocabulary_size, dim = lookup.layers["token"].shape
-    size = f"V = {counted(vocabulary_size, 'token')}, D = {counted(dim, 'column')}"
+    size = f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
     yield title(f"Each ID picks a row of the token matrix: {size}")
 
     index = lookup.chosen
