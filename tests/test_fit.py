@@ -101,6 +101,26 @@ def test_other_tensors_are_finite_and_not_zero_where_their_like_are_not(name, va
     assert all(name in finding.text for finding in audit.findings if finding.level != "remark")
 
 
+@pytest.mark.parametrize(("changed", "verdict"), [(0, ("equal",)), (1, ())])
+def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
+    tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
+    for layer in range(2):
+        tensors[f"layers.{layer}.up.weight"] = vectors(3, 8)
+        tensors[f"layers.{layer}.norm.weight"] = np.ones(8, np.float32)
+        tensors[f"norms.{layer}.weight"] = np.ones(8, np.float32)
+    tensors["layers.1.up.weight"][0, 0] *= 1 + changed / 1000
+    save_file(tensors, "m/model.safetensors")
+    assert audited().kinds("finding") == verdict
+
+
+def test_equal_rows_of_positions_are_an_alarm():
+    tensors = dict(BERT)
+    tensors["embeddings.position_embeddings.weight"] = np.ones((16, DIM), np.float32)
+    save_file(tensors, "m/model.safetensors")
+    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+    assert audited().broken == ("positions",)
+
+
 def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
     save_file({**tensors, "other.weight": np.ones((8, 8), bool)}, "m/model.safetensors")

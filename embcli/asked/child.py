@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -239,8 +240,12 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     import torch
     import transformers
 
-    kind = _described_class(folder)
-    facts: Facts = {"transformers": transformers.__version__, "name": kind.__name__}
+    facts: Facts = {"transformers": transformers.__version__, "name": ""}
+    try:
+        kind = _described_class(folder)
+    except ValueError as error:
+        return {**facts, "failure": str(error)}
+    facts["name"] = kind.__name__
     stored = {}
     for name, (dtype, shape) in tensors.items():
         known_dtype = getattr(torch, dtype, torch.float32)
@@ -288,7 +293,32 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
         "token": _name_of(model, model.get_input_embeddings),
         "head": _name_of(model, model.get_output_embeddings),
         "body": "" if model.base_model is model else model.base_model_prefix,
+        "ones": _ones(model),
     }
+
+
+def _ones(model: Any) -> list[str]:
+    """Return how the names of weights end that are 1 in a new model; `*` is a layer's number.
+
+    A norm multiplies by such a weight. Where a new one is 0, as in Gemma, it multiplies by 1 more.
+    The model is of no use afterwards.
+    """
+    from transformers import PreTrainedModel
+
+    ends = set()
+    part: Any = model
+    for name, module in model.named_modules():
+        if isinstance(module, PreTrainedModel):
+            part = module
+        weight = getattr(module, "weight", None)
+        if weight is not None and weight.dim() == 1:
+            new = module.to_empty(device="cpu").weight.data.zero_()
+            with suppress(Exception):  # It may look for what only a whole model has.
+                part._init_weights(module)
+            if (new == 1).all():
+                end = re.sub(r"(?<=\.)\d+(?=\.)", "*", f".{name}.weight")
+                ends.add(end.removeprefix(f".{model.base_model_prefix}"))
+    return sorted(ends)
 
 
 def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
@@ -300,24 +330,30 @@ def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
 def _described_class(folder: str) -> Any:
     """Return the class of transformers that config.json names.
 
-    Raises NotAskedError if it names none, or a model that only code beside it makes.
+    Raises NotAskedError if it names none, or a model that only code beside it makes, and ValueError
+    if there is no such code.
     """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     config, _ = transformers.PreTrainedConfig.get_config_dict(folder, local_files_only=True)
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
-        raise NotAskedError(f"transformers has no model_type {model_type!r}")
     names = config.get("architectures")
-    if not names:
-        raise NotAskedError("config.json names no class (architectures)")
-    name = names[0] if isinstance(names, list) else names
-    kind = getattr(transformers, name, None) if isinstance(name, str) else None
-    base = transformers.PreTrainedModel
-    if not isinstance(kind, type) or not issubclass(kind, base) or kind is base:
-        raise NotAskedError(f"transformers has no model {name!r}")
-    return kind
+    if not isinstance(model_type, str) or not names:
+        raise NotAskedError("config.json names no class (model_type and architectures)")
+    name = str(names[0] if isinstance(names, list) else names)
+    unknown = f"has no model {name!r}"
+    if model_type not in CONFIG_MAPPING:
+        unknown = f"has no model_type {model_type!r}"
+    elif hasattr(transformers, name):
+        kind = getattr(transformers, name)
+        base = transformers.PreTrainedModel
+        if isinstance(kind, type) and issubclass(kind, base) and kind is not base:
+            return kind
+        raise NotAskedError(f"transformers {unknown}")
+    if "auto_map" in config:
+        raise NotAskedError(f"transformers {unknown}")
+    raise ValueError(f"{unknown}, and config.json names no code of its own (auto_map)")
 
 
 def _name_of(model: Any, find: Callable[[], Any]) -> str | None:

@@ -5,6 +5,7 @@ transformers opens no file of weights for the answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from embcli.asked.kept import kept_answer
 from embcli.asked.process import NotAskedError
 from embcli.errors import Notes
 
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer or an expert, in a tensor's name
 TensorSize = tuple[str, Sequence[int]]  # a dtype, as torch names it, and a shape
 
 
@@ -23,8 +25,8 @@ class ModelFacts:
     """What a class makes of the tensors in a folder; names are those of its own parameters."""
 
     transformers: str  # the version
-    name: str  # of the class
-    failure: str = ""  # why there is no such model, in words that go on after the name of the class
+    name: str  # of the class; empty if transformers has no such class
+    failure: str = ""  # why there is no such model, in words that go on after that name
     missing: Sequence[str] = ()
     mismatched: Sequence[tuple[str, Sequence[int], Sequence[int]]] = ()  # name, shape in file, own
     unexpected: Sequence[str] = ()
@@ -32,6 +34,7 @@ class ModelFacts:
     token: str | None = None
     head: str | None = None
     body: str = ""  # the first part of all names except those of a head; empty if there is none
+    ones: Sequence[str] = ()  # how weights end that are 1 in a new model; `*` is a layer's number
 
     @property
     def drawn(self) -> list[str]:
@@ -44,6 +47,10 @@ class ModelFacts:
         if self.token is None or self.head is None:
             return False
         return self.ties.get(self.head, self.head) == self.ties.get(self.token, self.token)
+
+    def is_one(self, name: str) -> bool:
+        """Return whether a weight of the files is 1 in a new model."""
+        return NUMBER.sub("*", f".{name}").endswith(tuple(self.ones))
 
 
 def facts_of(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> ModelFacts:

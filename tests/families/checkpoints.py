@@ -458,16 +458,16 @@ FAULTY = {
         _LLAMA, _with(rope_parameters={"rope_type": "spiral", "rope_theta": 10_000.0})
     ),
     "padding outside of the rows": Case(_LLAMA, _with(pad_token_id=4_000)),
+    "unknown model_type": Case(_LLAMA, _with(model_type="nobodys_own")),
+    "an unknown class": Case(_LLAMA, _with(architectures=["LlamaForEverything"])),
     "a class of another family": Case(_LLAMA, _with(architectures=["GPT2LMHeadModel"])),
 }
 
 # Files of which transformers cannot be asked, or need not be.
 UNASKED = {
     "no model_type": Case(_LLAMA, _with(model_type=...)),
-    "unknown model_type": Case(_LLAMA, _with(model_type="nobodys_own")),
     "custom code": Case(_LLAMA, _custom_code),
     "no architectures": Case(_LLAMA, _with(architectures=...)),
-    "an unknown class": Case(_LLAMA, _with(architectures=["LlamaForEverything"])),
     "a class that chooses one": Case(_LLAMA, _with(architectures=["AutoModelForCausalLM"])),
     "a class of no model": Case(_LLAMA, _with(architectures=["LlamaConfig"])),
     "the class of all models": Case(_LLAMA, _with(architectures=["PreTrainedModel"])),

@@ -235,6 +235,25 @@ def test_an_audit_says_what_a_real_load_lost(name, tmp_path):
     assert CAUSES.get(name, "") in text
 
 
+@pytest.mark.parametrize(
+    "name", ["LlamaForCausalLM", "GemmaForCausalLM", "Qwen3NextForCausalLM", "BertForMaskedLM"]
+)
+def test_norms_of_zeros_are_right_if_they_are_zero_in_a_new_model(name, tmp_path):
+    model = make(name, tmp_path)
+    new = dict(type(model)(model.config).named_parameters())
+    wrong = set()
+    with torch.no_grad():
+        for norm, weight in model.named_parameters():
+            if norm.endswith("norm.weight") and weight.dim() == 1:
+                weight.zero_()
+                if new[norm].any():
+                    wrong.add(norm)
+    model.save_pretrained(tmp_path)
+    findings = said(embcli.open(tmp_path).audit(), "zero")
+    assert sum(finding.rows for finding in findings) == len(wrong)
+    assert any(norm in findings[0].text for norm in wrong) == bool(wrong)
+
+
 @pytest.mark.parametrize("name", UNASKED)
 def test_an_audit_says_nothing_where_nobody_can_be_asked(name, tmp_path):
     make(name, tmp_path)

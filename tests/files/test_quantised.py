@@ -326,7 +326,7 @@ def test_a_mapping_to_rows_that_are_not_there_is_refused(tmp_path):
         rows_of(tmp_path / "model.safetensors")
 
 
-def test_a_quantised_weight_needs_its_scale(tmp_path):
+def test_a_quantised_weight_needs_a_scale_that_is_not_zero(tmp_path):
     tensors = {"model.embed_tokens.weight": np.random.default_rng(0).random((20, 8), np.float32)}
     for name in ("up", "down"):
         tensors[f"layers.0.{name}.weight"] = np.ones((8, 8), np.int8)
@@ -337,6 +337,9 @@ def test_a_quantised_weight_needs_its_scale(tmp_path):
     assert not embcli.open(tmp_path).audit().broken
 
     del tensors["layers.0.up.weight_scale"]
+    tensors["layers.0.gate.qweight"] = np.ones((1, 8), np.int32)
+    tensors["layers.0.gate.scales"] = np.zeros((1, 8), np.float16)
     save_file(tensors, tmp_path / "model.safetensors")
     texts = [each.text for each in embcli.open(tmp_path).audit().findings if each.level == "alarm"]
-    assert texts == ["1 quantised weight without a scale: layers.0.up.weight"]
+    names = "layers.0.gate.qweight, layers.0.up.weight"
+    assert texts == [f"2 quantised weights without a non-zero scale: {names}"]

@@ -213,7 +213,7 @@ def audit(
     found += found_first
     found += loading.findings(files.checkpoint, is_copy)
     with notes.slow("reading other tensors"):
-        found += check_other_tensors(files, layers.origin)
+        found += check_other_tensors(files, layers.origin, loading.facts)
     findings = [each for each in found if isinstance(each, Finding)]
     not_checked = [each.text for each in found if isinstance(each, NotChecked)]
     return Audit(

@@ -44,7 +44,10 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
 
 
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that no row of a learned position matrix is zero, except those of no position."""
+    """Check that the rows of a learned position matrix differ, and that none is zero.
+
+    Rows of no position can be.
+    """
     try:
         tensor = checkpoint.roles.find("position")
         values = None if tensor is None else checkpoint.tensors.array(tensor.name)
@@ -58,6 +61,9 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Findi
     if ids:
         text = f"{rows_in_words(ids)} of the position matrix: zero"
         yield Finding("alarm", "positions", len(ids), text, ids=ids)
+    elif len(values) > first + 1 and (values[first:] == values[first]).all():
+        text = "all rows of the position matrix are equal: positions change nothing"
+        yield Finding("alarm", "positions", len(values), text)
 
 
 def check_tokenizer(checkpoint: Checkpoint, files: ModelFiles) -> Found:

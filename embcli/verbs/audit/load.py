@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from embcli.asked.process import NotAskedError
-from embcli.asked.weights import ModelFacts, facts_of
+from embcli.asked.weights import NUMBER, ModelFacts, facts_of
 from embcli.errors import InputError, Notes
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.roles import equal_rows
@@ -29,7 +28,6 @@ _LOADED = (
     "pytorch_model.bin.index.json",
 )
 _FORMATS = ("safetensors", "PyTorch")
-_LAYER = re.compile(r"(?<=\.)\d+(?=\.)")  # the number of a layer in a tensor's name
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
@@ -98,7 +96,9 @@ class Loading:
         if self.facts is None or checkpoint is None:
             return
         if self.facts.failure:
-            yield Finding("alarm", "load", 1, f"{self.facts.name} {self.facts.failure}")
+            level: Level = "alarm" if self.facts.name else "finding"
+            name = self.facts.name or f"transformers {self.facts.transformers}"
+            yield Finding(level, "load", 1, f"{name} {self.facts.failure}")
             return
         yield from _of_drawn(self.facts, checkpoint)
         yield from _of_unexpected(self.facts, checkpoint)
@@ -168,8 +168,8 @@ def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Findin
         return  # The names that are drawn have said it.
     text = f"{facts.name} leaves out {_listed(names)} of the files"
     level: Level = "remark"
-    loaded = {_LAYER.sub("*", name, count=1) for name in checkpoint.tensors.keys() - {*names}}
-    of_layers = {_LAYER.sub("*", name, count=1) for name in names}
+    loaded = {NUMBER.sub("*", name, count=1) for name in checkpoint.tensors.keys() - {*names}}
+    of_layers = {NUMBER.sub("*", name, count=1) for name in names}
     if loaded & of_layers and "num_nextn_predict_layers" not in checkpoint.roles.config:
         level = "finding"
         text += ": config.json states fewer layers"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
 
+from embcli.asked.weights import NUMBER, ModelFacts
 from embcli.errors import InputError
 from embcli.files.quantised import SCALED_DTYPES
-from embcli.files.tensors import Tensors
+from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, NotChecked
@@ -19,8 +21,8 @@ from embcli.wording import counted, first_of
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
 
 
-def check_other_tensors(files: ModelFiles, origin: Origin) -> Found:
-    """Check that the other tensors are finite, and that none is zero where its like are not."""
+def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | None) -> Found:
+    """Check that the other tensors are finite, that none has only zeros, and no layer is a copy."""
     names = sorted({*origin.unopened, *files.input_tensors})
     largest: dict[str, float] = {}
     if files.checkpoint and not origin.is_remote:
@@ -32,21 +34,23 @@ def check_other_tensors(files: ModelFiles, origin: Origin) -> Found:
         text = f"{counted(len(non_finite), 'other tensor')} with NaN or infinite values: "
         text += first_of(non_finite, 3)
         yield Finding("alarm", "non-finite", len(non_finite), text)
-    unscaled = _without_scale(files)
+    unscaled = _without_scale(files, largest)
     if unscaled:
-        text = f"{counted(len(unscaled), 'quantised weight')} without a scale: "
+        text = f"{counted(len(unscaled), 'quantised weight')} without a non-zero scale: "
         text += first_of(unscaled, 3)
         yield Finding("alarm", "load", len(unscaled), text)
-    zero = _zero_weights(largest)
+    zero = _zero_weights(largest, facts)
     if zero:
         text = f"{counted(len(zero), 'other tensor')} with only zeros: {first_of(zero, 3)}"
         yield Finding("finding", "zero", len(zero), text)
+    if files.checkpoint:
+        yield from _copied_layers(files.checkpoint.tensors, largest)
     if len(largest) < len(names):
         yield NotChecked(counted(len(names) - len(largest), "other tensor"))
 
 
-def _without_scale(files: ModelFiles) -> list[str]:
-    """Return the weights of 8 bits or GPTQ's form whose module has no scale, in a quantised model.
+def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:
+    """Return the weights of 8 bits or GPTQ's form whose module has no scale except zeros.
 
     Without a `quantization_config`, 8-bit floats may be plain numbers.
     """
@@ -58,7 +62,8 @@ def _without_scale(files: ModelFiles) -> list[str]:
     for name, tensor in checkpoint.tensors.items():
         module, _, kind = name.rpartition(".")
         if "scale" in kind or kind == "SCB":
-            scaled.add(module)
+            if largest.get(name) != 0:
+                scaled.add(module)
         elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
             weights.append((module, name))
     return sorted(name for module, name in weights if module not in scaled)
@@ -83,15 +88,54 @@ def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> di
     return largest
 
 
-def _zero_weights(largest: dict[str, float]) -> list[str]:
-    """Return the zero weights that are not so in another layer; a norm is held against all."""
+def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[str]:
+    """Return the weights with only zeros, except where a new norm is zero, and all norms are.
+
+    A weight without a layer can be zero as well: a model need not have token types.
+    """
     kinds: dict[str, list[str]] = defaultdict(list)
     for name in largest:
         if name.endswith("weight"):
-            kind = "norm" if re.search("norm|ln_", name) else re.sub("[0-9]+", "0", name)
+            kind = "norm" if re.search("norm|ln_", name) else NUMBER.sub("*", name)
             kinds[kind].append(name)
     zero: list[str] = []
-    for names in kinds.values():
-        if any(largest[name] for name in names):
-            zero += [name for name in names if not largest[name]]
+    for kind, names in kinds.items():
+        are_zero = [name for name in names if not largest[name]]
+        if len(are_zero) == len(names) and "*" not in kind:
+            are_zero = [name for name in are_zero if facts and facts.is_one(name)]
+        zero += are_zero
     return zero
+
+
+def _copied_layers(tensors: Tensors, largest: dict[str, float]) -> Iterator[Finding]:
+    """Yield the layers that have the tensors of an earlier one.
+
+    Only layers are compared whose tensors have the same largest values.
+    """
+    layers: dict[str, list[float]] = defaultdict(list)
+    for name, value in largest.items():
+        number = NUMBER.search(name)
+        if number:
+            layers[name[: number.end()]].append(value)
+    first_layers: dict[tuple[float, ...], str] = {}
+    for layer, values in layers.items():
+        first = first_layers.setdefault(tuple(values), layer)
+        if first != layer and _are_copies(tensors, first, layer):
+            text = f"{layer} is a copy of {first}: all their tensors are equal"
+            yield Finding("finding", "equal", 1, text)
+
+
+def _are_copies(tensors: Tensors, first: str, other: str) -> bool:
+    """Return whether two layers have equal bytes in all tensors, of which one is a matrix."""
+    has_matrix = False
+    for name, tensor in tensors.items():
+        if name.startswith(f"{first}."):
+            twin = tensors.get(other + name.removeprefix(first))
+            if twin is None or _bytes_of(tensor) != _bytes_of(twin):
+                return False
+            has_matrix = has_matrix or tensor.is_matrix
+    return has_matrix
+
+
+def _bytes_of(tensor: Tensor) -> bytes:
+    return tensor.binary.read(tensor.start, tensor.size)
