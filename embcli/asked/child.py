@@ -306,7 +306,7 @@ def _ones(model: Any) -> list[str]:
     from transformers import PreTrainedModel
 
     ends = set()
-    part: Any = model
+    part = model
     for name, module in model.named_modules():
         if isinstance(module, PreTrainedModel):
             part = module

@@ -156,7 +156,7 @@ class Composite:
     __rich_console__: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class RuledLine(Composite):
     """A line to write on by hand, after some words."""
 

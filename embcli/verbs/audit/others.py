@@ -133,7 +133,7 @@ def _are_copies(tensors: Tensors, first: str, other: str) -> bool:
             twin = tensors.get(other + name.removeprefix(first))
             if twin is None or _bytes_of(tensor) != _bytes_of(twin):
                 return False
-            has_matrix = has_matrix or tensor.is_matrix
+            has_matrix |= tensor.is_matrix
     return has_matrix
 
 
