@@ -92,5 +92,6 @@ DEFAULT_THETA = 10000.0
 COMPARED_IDS = (2, 3, 1)  # the IDs that are compared by default
 COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
+LONGEST_TEXT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
 DEFAULT_PRECISION = 4  # decimals
 SHOWN_ROWS = 3  # rows of each kind on a page of an audit or a diff

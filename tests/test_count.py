@@ -237,6 +237,14 @@ def test_an_unreadable_file_is_noted_and_the_others_are_counted(in_process, monk
     assert [*counts.notes] == ["cannot count 'b.txt': Permission denied"]
 
 
+@pytest.mark.parametrize("options", [[], ["--lines"]])
+def test_a_text_without_an_end_is_noted(options, in_process, monkeypatch):
+    monkeypatch.setattr("embcli.verbs.count.LONGEST_TEXT", 1000)
+    ran = in_process("count", "/dev/zero", *options, "-f", "csv")
+    assert ran.status == 2
+    assert "cannot count '/dev/zero': it gives more than 1.0 kB without an end\n" in ran.err
+
+
 def test_an_unreadable_folder_is_noted(in_process, monkeypatch):
     Path("docs").mkdir()
     Path("docs/a.txt").write_text("a")

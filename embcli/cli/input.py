@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
 from embcli.errors import InputError
-from embcli.names import PROGRAM
+from embcli.names import LONGEST_TEXT, PROGRAM
 from embcli.wording import in_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from embcli.text import Sequences
     from embcli.verbs.count import CountInput
 
-_LONGEST_INPUT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
 _IDS = r"[0-9]+(?:[,\s]+[0-9]+)*\s*"
 
 
@@ -152,12 +151,12 @@ def _bytes(file: Path | None, name: str, example: str) -> bytes:
     place = _place(file)
     try:
         with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
-            data = source.read(_LONGEST_INPUT + 1)
+            data = source.read(LONGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
         raise InputError(f"cannot read {place}: {reason}") from None
-    if len(data) > _LONGEST_INPUT:
-        raise InputError(f"cannot read {place}: it gives more than {in_bytes(_LONGEST_INPUT)}")
+    if len(data) > LONGEST_TEXT:
+        raise InputError(f"cannot read {place}: it gives more than {in_bytes(LONGEST_TEXT)}")
     return data
 
 

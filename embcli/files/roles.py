@@ -31,6 +31,7 @@ from embcli.recipe import AddPosition, AddType, Project
 from embcli.wording import Sentence
 
 COMPARED = 1 << 26  # the most bytes of two matrices that are compared
+_MOST_EQUAL = 32  # tensors that are compared; more are of no one matrix
 _COMPARED_REMOTE = 8  # the most rows over the network, where each is a request
 
 
@@ -257,7 +258,7 @@ class Roles:
         by_name = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
         first = by_name[0]
         rows = first.shape[0]
-        compared = rows
+        compared = rows if len(by_name) <= _MOST_EQUAL else 0
         for other in by_name[1:]:
             if other.stored_at == first.stored_at:
                 continue

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from embcli.atomic import opened_files
 from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, RangeError
-from embcli.names import DEFAULT_ENCODING, __version__
+from embcli.names import DEFAULT_ENCODING, LONGEST_TEXT, __version__
 from embcli.records import FieldType, Names, NumbersBy, Piece, Records
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.text import original_bytes
-from embcli.wording import Sentence, counted, in_data
+from embcli.wording import Sentence, counted, in_bytes, in_data
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -106,7 +106,9 @@ class Counting:
                     if source.may_be_binary and b"\0" in file.peek(8000):
                         self.left_out += 1
                         continue
-                    texts = file if self.lines else [file.read()]
+                    texts: Iterable[bytes] = iter(partial(file.readline, LONGEST_TEXT + 1), b"")
+                    if not self.lines:
+                        texts = [file.read(LONGEST_TEXT + 1)]
                     for line, data in enumerate(texts, 1):
                         yield self._counted(source.path, line, data)
             except (OSError, InputError) as error:
@@ -120,6 +122,8 @@ class Counting:
 
     def _counted(self, path: str | None, line: int, data: bytes) -> Count:
         """Return a row for the bytes of a text or of a line, which is added to the total."""
+        if len(data) > LONGEST_TEXT:
+            raise InputError(f"it gives more than {in_bytes(LONGEST_TEXT)} without an end")
         if self.lines:
             data = data.removesuffix(b"\n").removesuffix(b"\r")
         try:

@@ -162,6 +162,9 @@ def test_several_that_are_equal_are_one():
     assert "one of 2 equal tensors" in source.reasons["token"]
     source = opened({**equal, "shared.weight": matrix()})
     assert tensor_name(source, "token") == "shared.weight"
+    many = {f"h.{number}.wte.weight": matrix() for number in range(33)}
+    with pytest.raises(InputError, match="several tensors could be the token matrix"):
+        opened(many).shape("token")
 
 
 def test_several_position_matrices_are_an_error_only_where_one_is_asked_for():

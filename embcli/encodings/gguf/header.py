@@ -91,8 +91,7 @@ class _Reader:
         tensor_count = self.number("uint64")
         pair_count = self.number("uint64")
         if max(tensor_count, pair_count) > _MOST:
-            things = f"{tensor_count:,} tensors and {pair_count:,} keys of metadata"
-            raise self.binary.file_error(f"it has {things}, of which it may have {_MOST:,} each")
+            raise self.binary.file_error(f"it has more than {_MOST:,} tensors or keys of metadata")
 
         metadata: dict[str, Any] = {}
         arrays: dict[str, list[bytes] | np.ndarray] = {}

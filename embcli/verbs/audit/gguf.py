@@ -211,8 +211,7 @@ def _unmade(words: list[str], merges: list[str]) -> list[str]:
         parts = map(_bare, merge.split(" "))
         if all(len(part) < 2 or part in made for part in parts):
             made.add(_bare(merge))
-    names = [word for word in words if len(word) > 1 and not _BYTE_NAME.fullmatch(word)]
-    unmade = [word for word in names if _bare(word) not in made]
+    unmade = [word for word in words if len(word) > 1 and _bare(word) not in made]
     return unmade if len(unmade) > _FEW * len(words) else []
 
 

@@ -41,8 +41,7 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
         yield from _table(result)
         if result.draw:
             yield ""
-            many = f"there are more than {_MOST_TREES} trees"
-            yield safe_text(f"Not drawn: {many}, or one is wider than the page.")
+            yield safe_text(f"Not drawn: over {_MOST_TREES} trees, or one is wider than the page.")
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))

@@ -18,7 +18,6 @@ from embcli.page import (
     Matrix,
     Note,
     Values,
-    medium_of,
     omission,
     rows_that_fit,
     safe_text,
@@ -42,10 +41,9 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     notes = list(_notes(table, shown))
     yield from heading
 
-    lines_elsewhere = 2 * len(views) - 1  # titles of matrices, and a blank line between them
-    if not medium_of(console).widest:
-        lines_elsewhere += 1  # the next prompt of a terminal
-    lines_elsewhere += 1 if table.style.bare else len([*heading, *notes, *notes[:1]])
+    lines_elsewhere = 2 * len(views) + 1  # titles of matrices, blank lines, the next prompt
+    if not table.style.bare:
+        lines_elsewhere += len(heading) + len(notes)
     for place, view in enumerate(views):
         if place:
             yield ""
