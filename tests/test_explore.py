@@ -292,6 +292,10 @@ async def test_rows_beyond_many_screens_take_the_place_of_the_last_one():
             await press(pilot, "colon", *str(row), "enter")
             assert app.screen.row == row
         assert len(app.screen_stack) == 20
+        await app.open_row(3)
+        app.pop_screen()  # before it is drawn
+        await settle(pilot)
+        await press(pilot, "colon", "4", "enter")
         await press(pilot, *["escape"] * 19)
         assert len(app.screen_stack) == 1
 

@@ -143,10 +143,9 @@ class Explorer(App[list[str]]):
         """
         with self.errors_as_notes():
             screen = RowScreen(self.matrix, row, column)
-            if len(self.screen_stack) < _MOST_SCREENS:
-                await self._open(screen)
-            elif self.return_code is None:
-                self.switch_screen(screen)
+            if len(self.screen_stack) >= _MOST_SCREENS:
+                self.pop_screen()
+            await self._open(screen)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # Textual gives a colon to a field that has the focus, but not a slash, whose Unicode name
