@@ -70,6 +70,7 @@ GEMMA4 = of_pieces(
 )
 GEMMA4.kinds[GEMMA4.tokens.index("  ")] = USER_DEFINED
 GPT2 = of_letters("gpt2", "gpt-2")
+NAME_OF_A_BYTE = ["<0", "<0x", "<0x0", "<0x0A", "<0x0A>"]  # as merges make it
 
 HEALTHY = {
     "gpt2": GPT2,
@@ -81,7 +82,11 @@ HEALTHY = {
     "gpt2, heads of each block": of_letters("gpt2", "gpt-2", **{"llama.attention.head_count": [2]}),
     "gpt2, tied": replace(GPT2, is_tied=True),
     "gpt2, a name of a byte": replace(
-        GPT2, tokens=[*GPT2.tokens, "<0x0A>"], kinds=[*GPT2.kinds, NORMAL]
+        GPT2,
+        tokens=[*GPT2.tokens, *NAME_OF_A_BYTE],
+        kinds=[*GPT2.kinds, *[NORMAL] * len(NAME_OF_A_BYTE)],
+        keys=GPT2.keys
+        | {"merges": [*GPT2.keys["merges"], "< 0", "<0 x", "<0x 0", "<0x0 A", "<0x0A >"]},
     ),
     "gpt2, a user-defined bos": replace(
         GPT2, kinds=[CONTROL, USER_DEFINED, *GPT2.kinds[2:]], keys=GPT2.keys | {"bos_token_id": 1}
