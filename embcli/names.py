@@ -1,6 +1,6 @@
 """The names that a user can choose from, and the defaults.
 
-The library checks its parameters against them, and the command offers them. Whatever lists all
+The library checks its parameters against names, and the command offers them. Whatever lists all
 names of a kind is derived from the type.
 """
 

@@ -1,4 +1,4 @@
-"""Text for people: counts, sizes and times in words, sentences about parameters, safe text.
+"""Text for people: counts and sizes in words, sentences about parameters, safe text, facts in data.
 
 Pages and errors use it. Whatever comes from a file or a user passes through `printable` or
 `in_line` before a terminal gets it.
@@ -6,11 +6,16 @@ Pages and errors use it. Whatever comes from a file or a user passes through `pr
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable
 from itertools import islice
+from pathlib import Path
 from string import Formatter
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
 
 QUANTILES = {
     "least": 0.0,
@@ -21,6 +26,11 @@ QUANTILES = {
     "99 %": 0.99,
     "largest": 1.0,
 }
+
+
+def load_facts(name: str) -> Any:
+    """Return the content of a JSON file of `data/`."""
+    return json.loads((DATA / name).read_text("utf-8"))
 
 
 def counted(number: int, thing: str) -> str:

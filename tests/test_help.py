@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 
 from embcli.cli.app import command_line
+from embcli.wording import load_facts
 from tests.runners import InProcess
 from tests.transcripts import answered, assert_height
 
@@ -68,6 +69,13 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb):
     assert len(options) <= MOST_OPTIONS
     for option in options:
         assert option.rich_help_panel in PANELS, option.name
+
+
+def test_no_words_are_of_an_option_that_is_gone():
+    names = {verb: {each.name for each in COMMANDS[verb].params} for verb in COMMANDS}
+    all_names = set().union(*names.values())
+    for owner, words in load_facts("options.json").items():
+        assert words.keys() <= names.get(owner, all_names), owner
 
 
 # --- the examples ---------------------------------------------------------------------------------

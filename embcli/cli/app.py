@@ -35,13 +35,7 @@ from embcli.cli.groups import (
 )
 from embcli.cli.hints import cure_of, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
-from embcli.cli.options import (
-    argument,
-    explained_words,
-    listed,
-    option,
-    some_of,
-)
+from embcli.cli.options import some_of
 from embcli.errors import InputError
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS, kind_named
@@ -217,23 +211,11 @@ def first_screen(context: typer.Context) -> None:
 def tokenize(
     *,
     given: ModelGiven,
-    lines: o.Lines = False,
+    lines: bool = False,
     encoding: o.Encodings = o.DEFAULT_ENCODINGS,
-    merges: Annotated[
-        bool, option("View", "Show how each piece becomes tokens, merge by merge.", "--merges")
-    ] = False,
-    draw: Annotated[
-        bool | None,
-        option(
-            "View", "Draw the merges as trees, or list them with their ranks.", "--draw/--no-draw"
-        ),
-        o.ON_PAGES,
-    ] = None,
-    inline: Annotated[
-        bool,
-        option("View", "Show the text with a background for each token.", "--inline"),
-        o.ON_PAGES,
-    ] = False,
+    merges: bool = False,
+    draw: bool | None = None,
+    inline: bool = False,
 ) -> Any:
     """Show the tokens of a text.
 
@@ -270,36 +252,17 @@ def tokenize(
 def batch(
     *,
     given: Given,
-    batch_size: Annotated[
-        int | None,
-        option(
-            "Input",
-            "Samples in a batch.",
-            "B",
-            default=f"{names.DEFAULT_BATCH_SIZE}, or as many as there are",
-        ),
-    ] = None,
-    max_length: Annotated[
-        int, option("Input", "Tokens in a sample.", "T")
-    ] = names.DEFAULT_SAMPLE_LENGTH,
-    stride: Annotated[
-        int | None,
-        option("Input", "Tokens from one sample to the next.", "N", default="--max-length"),
-    ] = None,
-    shuffle: Annotated[bool, option("Input", "Shuffle the samples.", "--shuffle")] = False,
-    keep_last: Annotated[
-        bool, option("Input", "Keep the last batch even if incomplete.", "--keep-last")
-    ] = False,
-    index: Annotated[
-        int | None, option("Input", "Which batch, counted from 0.", "K", default="0")
-    ] = None,
-    all: Annotated[bool, option("Input", "All batches.", "--all")] = False,
+    batch_size: int | None = None,
+    max_length: int = names.DEFAULT_SAMPLE_LENGTH,
+    stride: int | None = None,
+    shuffle: bool = False,
+    keep_last: bool = False,
+    index: int | None = None,
+    all: bool = False,
     layers: BatchModel,
-    columns: o.Columns = None,
-    draw: o.Draw = False,
-    windows: Annotated[
-        bool, option("View", "Draw where the samples are in the text.", "--windows")
-    ] = False,
+    columns: str | None = None,
+    draw: bool = False,
+    windows: bool = False,
 ) -> Any:
     """Show sliding-window batches of a text.
 
@@ -340,46 +303,15 @@ def batch(
 def lookup(
     *,
     given: ModelGiven,
-    lines: o.Lines = False,
-    window: Annotated[
-        bool, option("Input", "Split longer input into sequences of C tokens.", "--window")
-    ] = False,
+    lines: bool = False,
+    window: bool = False,
     model: ModelOptions,
-    position: Annotated[
-        str | None,
-        option(
-            "Model",
-            f"Positions that join the token rows: {', '.join(JOINED_KINDS)}.",
-            "--position KIND",
-            autocompletion=some_of(JOINED_KINDS),
-        ),
-    ] = None,
-    show: Annotated[
-        Any,
-        option(
-            "View",
-            "Which matrices: token, position, input, hidden.",
-            "--show NAMES",
-            parser=listed,
-            default="all",
-            autocompletion=some_of(names.MATRICES),
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        option(
-            "View",
-            'Only the tokens of this text, or with these IDs: 345; " 345" is a text.',
-            "TEXT",
-        ),
-    ] = None,
-    columns: o.Columns = None,
-    trace: Annotated[
-        int | None,
-        option("View", "Spell out the sum for token N, counted from 0.", "N"),
-        o.ON_PAGES,
-    ] = None,
-    draw: o.Draw = False,
+    position: Annotated[str | None, some_of(JOINED_KINDS)] = None,
+    show: Annotated[o.Listed, some_of(names.MATRICES)] = None,
+    only: str | None = None,
+    columns: str | None = None,
+    trace: int | None = None,
+    draw: bool = False,
 ) -> Any:
     """Show the rows that tokens pick, and their input embeddings.
 
@@ -418,27 +350,10 @@ def compare(
     *,
     given: ComparedGiven,
     model: ComparedModel,
-    show: Annotated[
-        Any,
-        option(
-            "View",
-            "Steps: ids, one-hot, first (the linear layer's own weights), shared, outputs, cost, "
-            "or all; or embedding, "
-            "linear.",
-            "--show NAMES",
-            parser=listed,
-            default="ids,outputs",
-            autocompletion=some_of((*names.STEPS, "cost", "all", *names.OUTPUTS)),
-        ),
-    ] = None,
-    gradient: Annotated[
-        bool, option("View", "Also compare the gradients of one backward pass.", "--gradient")
-    ] = False,
-    learning_rate: Annotated[
-        float | None,
-        option("View", "Also take one step of training by the gradients.", "--learning-rate RATE"),
-    ] = None,
-    draw: o.Draw = False,
+    show: Annotated[o.Listed, some_of((*names.STEPS, "cost", "all", *names.OUTPUTS))] = None,
+    gradient: bool = False,
+    learning_rate: float | None = None,
+    draw: bool = False,
 ) -> Any:
     """Show that a lookup is a one-hot product.
 
@@ -484,35 +399,14 @@ def _hint_at_word(word: str) -> str:
 def positions(
     *,
     named: KindAndPath,
-    ids: Annotated[
-        str | None,
-        option("Input", "Token row that the positions are applied to.", "--ids ID", default="0"),
-    ] = None,
+    ids: str | None = None,
     model: PositionsModel,
-    pairing: Annotated[
-        names.Pairing | None,
-        option(
-            "Model", "Which columns rotary positions rotate together.", "", default="interleaved"
-        ),
-    ] = None,
-    theta: Annotated[
-        float | None,
-        option("Model", "Base of the rotary angles.", "", default=f"{names.DEFAULT_THETA:g}"),
-    ] = None,
-    similarity: Annotated[
-        bool, option("View", "Show how similar positions are.", "--similarity")
-    ] = False,
-    metric: Annotated[
-        names.Similarity | None,
-        option(
-            "View",
-            "Measure of --similarity.",
-            "",
-            default="cosine for a model, else dot",
-        ),
-    ] = None,
-    rows: o.Rows = None,
-    columns: o.Columns = None,
+    pairing: names.Pairing | None = None,
+    theta: float | None = None,
+    similarity: bool = False,
+    metric: names.Similarity | None = None,
+    rows: str | None = None,
+    columns: str | None = None,
 ) -> Any:
     """Show how a position becomes a vector.
 
@@ -548,16 +442,13 @@ def positions(
 @command("Matrices and models", view=NUMBERS)
 def weights(
     *,
-    named: o.Path_ = None,
+    named: o.ModelPath = None,
     model: ModelOptions,
-    layer: Annotated[names.LayerName, option("Model", "Which layer.")] = "token",
-    rows: Annotated[
-        str | None,
-        option("View", "Which rows: 0:5,100,50256, or tokens: king,queen.", "--rows ROWS"),
-    ] = None,
-    columns: o.Columns = None,
-    sort: o.Sort = "id",
-    map: o.Map = False,
+    layer: names.LayerName = "token",
+    rows: str | None = None,
+    columns: str | None = None,
+    sort: names.Sort = "id",
+    map: bool = False,
 ) -> Any:
     """Show the weight matrix of a layer.
 
@@ -582,26 +473,17 @@ def weights(
 def neighbors(
     *,
     given: Given,
-    lines: o.Lines = False,
-    plus: Annotated[list[str] | None, option("Input", "Add the row of this token.", "TEXT")] = None,
-    minus: Annotated[
-        list[str] | None, option("Input", "Subtract the row of this token.", "TEXT")
-    ] = None,
-    vector: Annotated[
-        Path | None,
-        option(
-            "Input",
-            "Vectors in place of the text, from a .npy file; - reads one.",
-            "--vector PATH",
-        ),
-    ] = None,
+    lines: bool = False,
+    plus: list[str] | None = None,
+    minus: list[str] | None = None,
+    vector: Path | None = None,
     model: ModelOptions,
-    layer: o.TokenLayer = "token",
-    metric: Annotated[names.Metric, option("View", "Similarity measure.")] = "cosine",
-    top: Annotated[int, option("View", "How many neighbours.", "--top -k K")] = 10,
-    match: o.Match = None,
-    rows: o.Rows = None,
-    map: o.Map = False,
+    layer: names.TokenLayer = "token",
+    metric: names.Metric = "cosine",
+    top: int = 10,
+    match: str | None = None,
+    rows: str | None = None,
+    map: bool = False,
 ) -> Any:
     """Show the rows nearest to a row.
 
@@ -645,21 +527,11 @@ def neighbors(
 @command("Matrices and models", view=BARE)
 def audit(
     *,
-    named: o.Path_ = None,
+    named: o.ModelPath = None,
     model: ModelOptions,
-    layer: o.OnlyLayer = None,
-    fail_on: Annotated[
-        Any,
-        option(
-            "View",
-            f"Exit with 1 for these: {', '.join((*names.FAULT_GROUPS, *names.FAULTS))}.",
-            "NAMES",
-            parser=listed,
-            default="findings: all that is no remark",
-            autocompletion=some_of((*names.FAULTS, *names.FAULT_GROUPS)),
-        ),
-    ] = None,
-    top: o.TopOfEach = names.SHOWN_ROWS,
+    layer: names.TokenLayer | None = None,
+    fail_on: Annotated[o.Listed, some_of((*names.FAULTS, *names.FAULT_GROUPS))] = None,
+    top: int = names.SHOWN_ROWS,
 ) -> Any:
     """Show what looks unusual in a token matrix.
 
@@ -687,21 +559,15 @@ def audit(
 @command("Matrices and models", view=BARE)
 def diff(
     *,
-    base: Annotated[str, argument("BASE", o.MODEL)],
-    tuned: Annotated[str, argument("TUNED", "The other model, usually fine-tuned from BASE.")],
+    base: str,
+    tuned: str,
     encoding: o.Encoding = None,
-    tensor: o.Tensor = None,
-    layer: o.OnlyLayer = None,
-    tokens: Annotated[
-        bool, option("View", "Compare the tokens and their IDs, not the rows.", "--tokens")
-    ] = False,
-    atol: Annotated[
-        float, option("View", "Rows whose values differ by at most X are equal.", "X")
-    ] = 0.0,
-    text: Annotated[
-        Path | None, option("View", "Compare the IDs of the text in a file, too.", "--file PATH")
-    ] = None,
-    top: o.TopOfEach = names.SHOWN_ROWS,
+    tensor: str | None = None,
+    layer: names.TokenLayer | None = None,
+    tokens: bool = False,
+    atol: float = 0.0,
+    text: Path | None = None,
+    top: int = names.SHOWN_ROWS,
 ) -> Any:
     """Show which rows of two checkpoints differ.
 
@@ -765,13 +631,11 @@ def _diff_of_vocabularies(
 @command("Matrices and models")
 def explore(
     *,
-    named: o.Path_ = None,
+    named: o.ModelPath = None,
     model: ModelOptions,
-    layer: o.TokenLayer = "token",
-    row: Annotated[str | None, option("View", "Begin at a row, by its ID or token.", "ROW")] = None,
-    text: Annotated[
-        str | None, option("View", "Begin at the tokens of a text.", "--text TEXT")
-    ] = None,
+    layer: names.TokenLayer = "token",
+    row: str | None = None,
+    text: str | None = None,
 ) -> int:
     """Walk through a matrix, full-screen.
 
@@ -793,7 +657,7 @@ def explore(
 
 
 @command("Text and vectors")
-def tour(*, asked: TourOptions, output: o.Output = None) -> Any:
+def tour(*, asked: TourOptions, output: str | None = None) -> Any:
     """Go through the chapter, step by step.
 
     embcli commands, their output and short explanations; Enter continues.
@@ -824,10 +688,7 @@ def tour(*, asked: TourOptions, output: o.Output = None) -> Any:
 @command("Text and vectors", view=PAGE)
 def explain(
     *,
-    word: Annotated[
-        list[str] | None,
-        argument("WORD", "A term, field or format, or a question.", autocompletion=explained_words),
-    ] = None,
+    word: o.Explained = None,
 ) -> Any:
     """Explain a word of a page, with an example and its source.
 
@@ -853,7 +714,7 @@ def explain(
 @command("More", view=FILE)
 def decode(
     *,
-    ids: Annotated[list[str] | None, argument("IDS", "Token IDs: 6109 3626, or 6109,3626.")] = None,
+    ids: list[str] | None = None,
     encoding: o.Encoding = None,
 ) -> bytes:
     """Turn token IDs back into text.
@@ -878,27 +739,13 @@ def decode(
 @command("More", view=BARE)
 def count(
     *,
-    files: Annotated[
-        list[str] | None,
-        argument("FILE", "Files to count; omit them or pass - to read standard input."),
-    ] = None,
-    text: Annotated[
-        str | None, option("Input", "Count this text in place of files.", "--text TEXT")
-    ] = None,
-    recursive: Annotated[
-        bool,
-        option(
-            "Input", "Count the files in folders, except hidden and binary ones.", "--recursive -r"
-        ),
-    ] = False,
-    lines: Annotated[
-        bool, option("Input", "Count each line, without its line end.", "--lines")
-    ] = False,
+    files: list[str] | None = None,
+    text: str | None = None,
+    recursive: bool = False,
+    lines: bool = False,
     encoding: o.Encodings = o.DEFAULT_ENCODINGS,
-    special: o.Special = False,
-    fail_above: Annotated[
-        int | None, option("View", "Exit with 1 if a file or line has more tokens.", "N")
-    ] = None,
+    special: bool = False,
+    fail_above: int | None = None,
 ) -> Any:
     """Count the tokens of files.
 
@@ -929,10 +776,10 @@ def count(
 @command("Matrices and models", view=PAGE)
 def info(
     *,
-    named: o.Path_ = None,
+    named: o.ModelPath = None,
     model: FileOptions,
-    tensors: Annotated[bool, option("View", "List all tensors of the model.", "--tensors")] = False,
-    models: Annotated[bool, option("View", "List the models on this machine.", "--models")] = False,
+    tensors: bool = False,
+    models: bool = False,
 ) -> Any:
     """Show versions and the cache, or the tensors of a model.
 
@@ -962,9 +809,7 @@ def info(
 @command("More", view=PAGE)
 def cache(
     *,
-    action: Annotated[
-        names.CacheAction, typer.Argument(help="What to do.", metavar="[list|clear]")
-    ] = "list",
+    action: names.CacheAction = "list",
 ) -> Any:
     """Show where layers and tokenizers are kept, and how much space each takes; or remove them.
 

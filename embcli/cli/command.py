@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from embcli.atomic import refuse_replacing
 from embcli.cli import groups
 from embcli.cli.console import say
-from embcli.cli.options import ShownIn, flag_of
+from embcli.cli.options import ShownIn, as_flag, flag_of
 from embcli.errors import OutputError
 from embcli.formats import CONTENTS, SUFFIXES, FormatName, content_of, or_list
 from embcli.names import MATRICES, OUTPUTS
@@ -55,7 +55,8 @@ class Command:
             if _is_group(parameter.annotation):
                 found += parameter.annotation.flags()
             else:
-                found.append(parameter)
+                name = parameter.name
+                found.append(as_flag(name, parameter.annotation, parameter.default, [self.verb]))
         for group in self.view:
             found += group.flags()
         return found

@@ -1,8 +1,9 @@
 """Options in groups: each group is declared once and put on many commands.
 
-A command's signature names its groups, and `Command` makes flags of their options. A command that
-words an option in a way of its own has a subclass, which declares this option anew. Annotations are
-read as they stand here, so this file has no `from __future__ import annotations`.
+A command's signature names its groups, and `Command` makes flags of their options, with the words
+of `data/options.json`. A command that words an option in a way of its own has a subclass, of whose
+name the words are. Annotations are read as they stand here, so this file has no `from __future__
+import annotations`.
 """
 
 import inspect
@@ -15,9 +16,9 @@ from embcli import names
 from embcli.cli import options as o
 from embcli.cli.console import PrintedNotes
 from embcli.cli.input import read
-from embcli.cli.options import argument, option, some_of
+from embcli.cli.options import as_flag, some_of
 from embcli.errors import InputError, Notes, UnknownWordError
-from embcli.formats import FORMATS, PICTURES, or_list
+from embcli.formats import FORMATS
 from embcli.positions import KINDS, kind_named
 from embcli.wording import Sentence
 
@@ -34,35 +35,28 @@ class OptionGroup:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Take the values of this group from all options of a command."""
-        for flag in self.flags():
-            setattr(self, flag.name, options[flag.name])
+        for name, value in options.items():
+            if hasattr(self, name):
+                setattr(self, name, value)
 
     @classmethod
     def flags(cls) -> list[inspect.Parameter]:
-        """Return the options as a function declares them, those of the base class first."""
+        """Return the options as Typer reads them, those of the base class first."""
         declared: dict[str, Any] = {}
+        owners = []
         for group in reversed(cls.__mro__):
             declared.update(inspect.get_annotations(group))
-        flags = []
-        for name, annotation in declared.items():
-            kind = inspect.Parameter.KEYWORD_ONLY
-            default = getattr(cls, name)
-            flags.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
-        return flags
+            owners.append(group.__name__)
+        return [as_flag(name, declared[name], getattr(cls, name), owners) for name in declared]
 
 
 class Given(OptionGroup):
     """A text from an argument, a file or standard input, or token IDs in its place."""
 
-    text: Annotated[
-        str | None, argument("TEXT", "Text to use; omit it or pass - to read standard input.")
-    ] = None
-    file: Annotated[Path | None, option("Input", "Read the text from a file.", "PATH")] = None
-    ids: Annotated[
-        str | None,
-        option("Input", "Token IDs in place of the text: 2,3,5,1, or - to read them.", "IDS"),
-    ] = None
-    special: o.Special = False
+    text: str | None = None
+    file: Path | None = None
+    ids: str | None = None
+    special: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -79,9 +73,7 @@ class Given(OptionGroup):
 class ModelGiven(Given):
     """A text or token IDs as a model reads them: with the tokens that it adds, or without them."""
 
-    no_added: Annotated[
-        bool, option("Input", "With --special: add no tokens around the text.", "--no-added")
-    ] = False
+    no_added: bool = False
 
     def read(self, example: str, lines: bool = False) -> "Sequences":
         if self.no_added and not self.special:
@@ -92,52 +84,25 @@ class ModelGiven(Given):
 class ComparedGiven(ModelGiven):
     """A text or token IDs, or the IDs of the chapter."""
 
-    text: Annotated[
-        str | None, argument("TEXT", "Text to use, or - to read it; without any, the IDs 2,3,1.")
-    ] = None
-
 
 class TourOptions(OptionGroup):
     """What the tour goes through, and how it is printed."""
 
-    text: Annotated[
-        str | None, option("Input", "A text of yours for the steps that take one.", "--text TEXT")
-    ] = None
-    path: Annotated[
-        str | None,
-        option(
-            "Input",
-            "Add steps on the rows of a model: a file, folder, name or hf://org/name.",
-            "--from MODEL",
-            autocompletion=o.models,
-        ),
-    ] = None
-    steps: Annotated[
-        str | None,
-        option("View", "Only these steps, in this order; 8- goes to the end.", "--steps 1,3,8-10"),
-    ] = None
-    quiz: Annotated[
-        bool, option("View", "The further questions of the handout in place of steps.", "--quiz")
-    ] = False
-    title: Annotated[
-        str, option("Output", "The title of a handout (with --output).", "--title TEXT")
-    ] = "From text to input embeddings"
-    no_answers: Annotated[
-        bool, option("Output", "Leave out the answers (with --output).", "--no-answers")
-    ] = False
-    paper: Annotated[
-        names.Paper, option("Output", "The paper of a handout (with --output FILE.html).")
-    ] = "a4"
+    text: str | None = None
+    path: o.ModelPath = None
+    steps: str | None = None
+    quiz: bool = False
+    title: str = "From text to input embeddings"
+    no_answers: bool = False
+    paper: names.Paper = "a4"
 
 
 class FileOptions(OptionGroup):
     """A model on disk."""
 
     encoding: o.Encoding = None
-    path: Annotated[
-        str | None, option("Model", o.MODEL, "--from PATH", autocompletion=o.models)
-    ] = None
-    tensor: o.Tensor = None
+    path: o.ModelPath = None
+    tensor: str | None = None
 
     def opened(self, path: str | None = None, word_hint: str = "") -> "Opened":
         """Return the model that an argument or --from names.
@@ -157,16 +122,11 @@ _OF_LAYERS = ("vocab", "dim", "context_length", "seed")
 class LayerOptions(OptionGroup):
     """Layers of a seed."""
 
-    vocab: o.Vocab = None
-    dim: o.Dim = None
-    context_length: Annotated[
-        int | None,
-        option(
-            "Model", "Rows of the position layer.", "C", default=str(names.DEFAULT_CONTEXT_LENGTH)
-        ),
-    ] = None
-    seed: o.Seed = None
-    no_cache: o.NoCache = False
+    vocab: int | None = None
+    dim: int | None = None
+    context_length: int | None = None
+    seed: int | None = None
+    no_cache: bool = False
 
 
 class ModelOptions(LayerOptions, FileOptions):
@@ -181,37 +141,13 @@ class ModelOptions(LayerOptions, FileOptions):
 class PositionsModel(ModelOptions):
     """A model on disk, or layers of a seed, with positions for any T."""
 
-    context_length: Annotated[
-        int | None,
-        option(
-            "Model",
-            "Number of positions: C of a layer, T of a formula.",
-            "--context-length C",
-            default=f"{names.DEFAULT_CONTEXT_LENGTH}, of which a page shows 16; "
-            f"relative {names.SHORT_LENGTH}",
-        ),
-    ] = None
-
 
 class ComparedModel(FileOptions):
     """A model on disk, or a layer of a seed that is as large as the IDs need it."""
 
-    vocab: Annotated[
-        int | None,
-        option(
-            "Model",
-            "Rows of the token layer.",
-            "V",
-            default="largest ID + 1; of text, the encoding's",
-        ),
-    ] = None
-    dim: Annotated[
-        int | None,
-        option(
-            "Model", "Columns: the embedding dimension.", "--dim D", default=str(names.COMPARED_DIM)
-        ),
-    ] = None
-    seed: o.Seed = None
+    vocab: int | None = None
+    dim: int | None = None
+    seed: int | None = None
 
     def opened_for(self, sequences: "Sequences") -> "Opened":
         """Return the model that --from names, or a small one for these IDs."""
@@ -227,12 +163,6 @@ class BatchModel(LayerOptions):
     """Layers of a seed, whose position layer is as long as the samples."""
 
     encoding: o.Encoding = None
-    context_length: Annotated[
-        int | None,
-        option(
-            "Model", "Rows of the position layer.", "--context-length C", default="--max-length"
-        ),
-    ] = None
 
     def opened(self) -> "Opened":
         return opened(vars(self))
@@ -241,10 +171,8 @@ class BatchModel(LayerOptions):
 class KindAndPath(OptionGroup):
     """A kind of positions and a model; the first argument can be the one or the other."""
 
-    named_kind: Annotated[
-        str | None, argument("KIND", f"{or_list(KINDS)}; or PATH.", autocompletion=some_of(KINDS))
-    ] = None
-    named: o.Path_ = None
+    named_kind: Annotated[str | None, some_of(KINDS)] = None
+    named: o.ModelPath = None
 
     def chosen(self) -> tuple[Any, str | None]:
         """Return the kind, which the library checks, and the path."""
@@ -261,78 +189,36 @@ class KindAndPath(OptionGroup):
 class Precision(OptionGroup):
     """How many digits numbers have."""
 
-    precision: Annotated[
-        int | None,
-        option("View", "Decimals in a table.", "N", default=str(names.DEFAULT_PRECISION)),
-    ] = None
+    precision: int | None = None
 
 
 class Heat(OptionGroup):
     """Whether numbers are colours."""
 
-    heat: Annotated[
-        bool, option("View", "Show all columns as a heat map.", "--heat"), o.ON_PAGES
-    ] = False
+    heat: bool = False
 
 
 class Bare(OptionGroup):
     """A page without explanations."""
 
-    bare: Annotated[
-        bool,
-        option(
-            "View", "Only titles, and tables or pictures: no explanations, notes, costs.", "--bare"
-        ),
-        o.ON_PAGES,
-    ] = False
+    bare: bool = False
 
 
 class Page(OptionGroup):
     """How a page looks, and where the result goes."""
 
-    color: Annotated[names.Color, option("View", "Colour in a table.")] = "auto"
-    width: Annotated[
-        int | None,
-        option(
-            "View",
-            "Columns of a page.",
-            "N",
-            default="the terminal's; in a pipe 120, a picture 100",
-        ),
-        o.ON_PAGES,
-    ] = None
-    theme: Annotated[
-        names.Theme | None,
-        option(
-            "View",
-            "Background of the terminal, or of a picture.",
-            "",
-            default="auto: EMBCLI_THEME, COLORFGBG or dark; a picture's light",
-        ),
-        o.ShownIn(("table", *PICTURES)),
-    ] = None
-    slide: Annotated[
-        str | None,
-        option("View", 'Draw a slide of 1920 x 1080 with a heading; "" names the text.', "TITLE"),
-        o.ShownIn(PICTURES),
-    ] = None
-    format: Annotated[
-        str | None,
-        option(
-            "Output",
-            f"{or_list(tuple(FORMATS))}, as the result allows.",
-            "--format -f FORMAT",
-            default="by -o's suffix, EMBCLI_FORMAT or table",
-            autocompletion=some_of(tuple(FORMATS)),
-        ),
-    ] = None
-    output: o.Output = None
+    color: names.Color = "auto"
+    width: int | None = None
+    theme: names.Theme | None = None
+    slide: str | None = None
+    format: Annotated[str | None, some_of(tuple(FORMATS))] = None
+    output: str | None = None
 
 
 class File(OptionGroup):
     """A file in place of standard output."""
 
-    output: o.Output = None
+    output: str | None = None
 
 
 def opened(

@@ -7,26 +7,23 @@ words of the field, with the options and commands that embcli has for them, and 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from embcli.cli.console import say
 from embcli.errors import InputError
-
-_FILE = Path(__file__).parents[1] / "data" / "hints.json"
+from embcli.wording import load_facts
 
 
 @cache
 def _facts() -> Any:
     """Return words of the field with the options and commands that do it, and cures of errors."""
-    return json.loads(_FILE.read_text("utf-8"))
+    return load_facts("hints.json")
 
 
 def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:

@@ -16,10 +16,8 @@ import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
 import typer
 from rich.console import Group, RenderableType
 
@@ -31,7 +29,7 @@ from embcli.page import safe_text, title
 from embcli.page.parts import CutPage, RuledLine, Sheets, TypedCommand
 from embcli.result import Result, short_name
 from embcli.text import decoded
-from embcli.wording import Sentence
+from embcli.wording import Sentence, load_facts
 
 if TYPE_CHECKING:
     from embcli.cli.groups import TourOptions
@@ -43,16 +41,11 @@ _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
 _LETTERS = 40  # of print, written by hand on a line
-_FOLDER = Path(__file__).parents[1] / "data"
 _Sheet = list[RenderableType]
 _Rules = list[tuple[str, str]]  # patterns, and what stands for them
 
 
-def _data(name: str) -> Any:
-    return orjson.loads((_FOLDER / name).read_bytes())
-
-
-_RULES: dict[str, _Rules] = _data("answers.json")
+_RULES: dict[str, _Rules] = load_facts("answers.json")
 
 
 @dataclass(frozen=True)
@@ -93,8 +86,8 @@ def _wants_hint(answer: str) -> bool:
     return _rewritten(answer, _RULES["hint"]) == "?"
 
 
-STEPS = [TourStep(**step) for step in _data("tour.json")]
-EXERCISES = [TourStep(**step) for step in _data("exercises.json")]
+STEPS = [TourStep(**step) for step in load_facts("tour.json")]
+EXERCISES = [TourStep(**step) for step in load_facts("exercises.json")]
 
 
 def with_text(command: str, text: str, model: str = "") -> list[str]:

@@ -7,7 +7,6 @@ functions at the end read data and call packages whose errors must end in a sent
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from abc import ABC, abstractmethod
@@ -27,7 +26,6 @@ from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, missing_extra
 from embcli.wording import counted, in_data
 
-DATA = Path(__file__).parents[1] / "data"
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
 
@@ -294,11 +292,6 @@ class OwnWords(Encoding):
 def _listed(words: Iterable[str]) -> str:
     longest = 30
     return ", ".join(repr(word[:longest]) for word in words)
-
-
-def load_facts(name: str) -> Any:
-    """Return the content of a JSON file of data/."""
-    return json.loads((DATA / name).read_text("utf-8"))
 
 
 def sibling_json(path: Path, name: str) -> dict[str, Any]:

@@ -19,12 +19,12 @@ import numpy as np
 
 from embcli.atomic import opened_files
 from embcli.binary import file_error
-from embcli.encodings.encoding import DATA, MAX_FILE_SIZE, Encoding, OwnWords
+from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
 from embcli.encodings.merging import NEVER, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, Notes
 from embcli.store import Store
-from embcli.wording import counted, in_bytes, in_data
+from embcli.wording import DATA, counted, in_bytes, in_data
 
 _END_OF_TEXT = "<|endoftext|>"
 _UNKNOWN = "<|unk|>"

@@ -11,7 +11,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
 
-from embcli.encodings.encoding import load_facts
+from embcli.wording import load_facts
 
 CACHED_PIECES = 1 << 18  # Most pieces of a text occur often, so their parts are kept.
 

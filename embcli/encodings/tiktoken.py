@@ -8,7 +8,6 @@ with the installed tiktoken. A file of ranks is a `.tiktoken` or Mistral's `tekk
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from binascii import a2b_base64
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ import numpy as np
 
 from embcli.binary import Binary, file_error, read_object, read_whole
 from embcli.encodings.encoding import (
-    DATA,
     MAX_FILE_SIZE,
     MAX_TOKENS,
     NamedToken,
@@ -32,7 +30,7 @@ from embcli.encodings.encoding import (
 from embcli.encodings.kinds import added_ids
 from embcli.encodings.merging import NEVER, Derivation, derive, spans_of
 from embcli.errors import InputError, does_not_load
-from embcli.wording import counted, in_data
+from embcli.wording import DATA, counted, in_data, load_facts
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -52,7 +50,7 @@ class Definition(NamedTuple):
 
 def _definitions() -> dict[str, Definition]:
     """Return the encodings of tiktoken by name."""
-    stored = json.loads((DATA / "tiktoken.json").read_text("utf-8"))
+    stored = load_facts("tiktoken.json")
     definitions = {name: Definition(**fields) for name, fields in stored.items()}
 
     # The IDs without a special token are reserved ones; 200018 has two names.

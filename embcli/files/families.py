@@ -13,9 +13,9 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from embcli.binary import quoted
-from embcli.encodings.encoding import load_facts
 from embcli.errors import InputError
 from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale, When
+from embcli.wording import load_facts
 
 # The names of each matrix; the first that a file has is used. Any prefix may precede a name, and a
 # suffix may follow it. Several names in one string, separated by spaces, have the same rank:

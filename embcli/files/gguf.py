@@ -13,13 +13,13 @@ from math import prod
 import numpy as np
 
 from embcli.binary import Binary, quoted
-from embcli.encodings.encoding import load_facts
 from embcli.encodings.gguf.header import GgufHeader, GgufTensor, read_header
 from embcli.encodings.gguf.vocabulary import vocabulary_of
 from embcli.errors import Notes, missing_extra
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
 from embcli.layer import Layer
+from embcli.wording import load_facts
 
 # The types of tensors by the format's number: a name, and the values and the bytes of a block.
 # Blocks of several values are quantised.

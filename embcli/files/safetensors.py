@@ -16,9 +16,9 @@ from math import prod
 from typing import Any
 
 from embcli.binary import Binary, parsed_object
-from embcli.encodings.encoding import load_facts
 from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
+from embcli.wording import load_facts
 
 _FACTS = load_facts("safetensors.json")
 # The bits of a number by the format's name of its dtype.

@@ -29,7 +29,7 @@ from unittest import mock
 import numpy as np
 
 from embcli import encodings
-from embcli.encodings.encoding import DATA
+from embcli.wording import DATA
 from tests.benchmarks import checkpoints
 from tests.files import made
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from embcli.binary import quoted
-from embcli.encodings.encoding import load_facts
 from embcli.encodings.gguf.vocabulary import DEFAULT_IDS, GgufEncoding
 from embcli.encodings.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from embcli.encodings.splitting import splittings
@@ -27,7 +26,7 @@ from embcli.files.tensors import Tensors
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, NotChecked
-from embcli.wording import first_of
+from embcli.wording import first_of, load_facts
 
 # The types of the tokens that are found before a text is split.
 _FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
