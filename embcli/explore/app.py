@@ -10,11 +10,11 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.driver import Driver
 from textual.screen import Screen
@@ -35,8 +35,8 @@ class KeysScreen(ExplorerScreen):
     """The keys of all screens, as `embcli explain` lists them."""
 
     AUTO_FOCUS = "VerticalScroll"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,enter", "app.back", show=False),
+    BINDINGS = [
+        ("question_mark,enter", "app.back"),
     ]
 
     def body(self) -> ComposeResult:
@@ -77,18 +77,18 @@ class Explorer(App[list[str]]):
 
     screen: Any  # an ExplorerScreen
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]
+    BINDINGS = [
         # With priority, a field has the focus before the app looks at the next key, which may be
         # typed at once.
         Binding("colon,g", "screen.open_prompt", "Go", key_display=":", priority=True),
         Binding("slash", "find", "Find", priority=True),
-        Binding("y", "copy", show=False),
+        ("y", "copy"),
         Binding("escape,backspace", "back", "Back", key_display="Esc"),
-        Binding("question_mark", "keys", "Keys"),
-        Binding("q", "quit", "Quit"),
-        Binding("ctrl+c", "quit(130)", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+        ("question_mark", "keys", "Keys"),
+        ("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit(130)", priority=True),
+        Binding("ctrl+z", "suspend_process", priority=True),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int = 0, text: str | None = None) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import ClassVar
 
 import numpy as np
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.widgets import Input
 
 from embcli.errors import EmbcliError, Watch
@@ -24,12 +23,12 @@ _SPACE = shown(b" ")
 class SearchField(Input):
     """The text to find, whose keys up and down move in the list below it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Go to the row"),
+    BINDINGS = [
+        ("enter", "submit", "Go to the row"),
         Binding("down", "screen.move('cursor_down')", "Move", key_display="↑ ↓"),
-        Binding("up", "screen.move('cursor_up')", show=False),
-        Binding("pagedown", "screen.move('page_down')", show=False),
-        Binding("pageup", "screen.move('page_up')", show=False),
+        ("up", "screen.move('cursor_up')"),
+        ("pagedown", "screen.move('page_down')"),
+        ("pageup", "screen.move('page_up')"),
     ]
 
 

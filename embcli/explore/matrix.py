@@ -6,12 +6,11 @@ Only the rows on the screen are read, so that it opens as fast for a large matri
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from rich.segment import Segment
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size, clamp
 from textual.strip import Strip
 
@@ -37,14 +36,14 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
 
     app: Any  # the Explorer
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         *MOVES,
-        Binding("right,greater_than_sign", "columns(1)", show=False),
-        Binding("left,less_than_sign", "columns(-1)", show=False),
-        Binding("shift+right,ctrl+right", "screens(1)", show=False),
-        Binding("shift+left,ctrl+left", "screens(-1)", show=False),
-        Binding("0,circumflex_accent", "go_to(None, 0)", show=False),
-        Binding("dollar_sign", "go_to(None, -1)", show=False),
+        ("right,greater_than_sign", "columns(1)"),
+        ("left,less_than_sign", "columns(-1)"),
+        ("shift+right,ctrl+right", "screens(1)"),
+        ("shift+left,ctrl+left", "screens(-1)"),
+        ("0,circumflex_accent", "go_to(None, 0)"),
+        ("dollar_sign", "go_to(None, -1)"),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int) -> None:
@@ -239,10 +238,10 @@ class MatrixScreen(ExplorerScreen):
     """The first screen: the matrix. It stays below all others."""
 
     AUTO_FOCUS = "MatrixLines"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Row"),
-        Binding("s", "sort", "Sort"),
-        Binding("h", "heat", "Heat"),
+    BINDINGS = [
+        ("enter", "open", "Row"),
+        ("s", "sort", "Sort"),
+        ("h", "heat", "Heat"),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from rich.segment import Segment
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.strip import Strip
@@ -81,10 +81,10 @@ class RowScreen(ExplorerScreen):
     """
 
     AUTO_FOCUS = "#cosine"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "app.focus_next", "List"),
+    BINDINGS = [
+        ("tab", "app.focus_next", "List"),
         Binding("right", "page(1)", "Values", key_display="←→"),
-        Binding("left", "page(-1)", show=False),
+        ("left", "page(-1)"),
     ]
 
     def __init__(self, matrix: ExploredMatrix, row: int, column: int = 0) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from rich.segment import Segment
@@ -18,7 +18,7 @@ from rich.style import Style
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
@@ -37,14 +37,15 @@ DIM = Style(dim=True)
 STRONG = Style(bold=True)
 CURSOR = Style(bold=True, reverse=True)
 
-# The keys that move the cursor of a list, with those of less and vi beside textual's.
+# The keys that move the cursor of a list, with those of less and vi beside textual's. The line of
+# keys shows those that have a description.
 MOVES: list[BindingType] = [
-    Binding("down,j", "cursor_down", show=False),
-    Binding("up,k", "cursor_up", show=False),
-    Binding("pagedown,ctrl+f", "page_down", show=False),
-    Binding("pageup,ctrl+b", "page_up", show=False),
-    Binding("home", "scroll_top", show=False),
-    Binding("end,G", "scroll_bottom", show=False),
+    ("down,j", "cursor_down"),
+    ("up,k", "cursor_up"),
+    ("pagedown,ctrl+f", "page_down"),
+    ("pageup,ctrl+b", "page_up"),
+    ("home", "scroll_top"),
+    ("end,G", "scroll_bottom"),
 ]
 
 
@@ -54,7 +55,7 @@ class Prompt(Input, can_focus=False):
     It can have the focus only while it is open; then the commands are not its placeholder.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.close_prompt", show=False)]
+    BINDINGS = [("escape", "screen.close_prompt")]
 
 
 class KeyLine(Footer):
@@ -72,7 +73,7 @@ class KeyLine(Footer):
 class ListTable(DataTable[Text | str], inherit_bindings=False):
     """A list of rows, one of which can be chosen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*MOVES, Binding("enter,n", "select_cursor", "Row")]
+    BINDINGS = [*MOVES, ("enter,n", "select_cursor", "Row")]
 
 
 class ExplorerScreen(Screen[int]):
