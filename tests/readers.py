@@ -6,13 +6,12 @@ import csv
 import io
 import json
 import re
-import struct
-import zlib
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from embcli.errors import Notes
 from embcli.formats import DataFormat
@@ -86,36 +85,6 @@ def written(
     return file.getvalue()
 
 
-def size_of_png(picture: bytes) -> tuple[int, int]:
-    """Return the width and height in pixels, from the header of a PNG."""
-    return struct.unpack(">II", picture[16:24])
-
-
 def from_png(picture: bytes) -> np.ndarray:
     """Return the pixels of a PNG, (height, width, 4) uint8: red, green, blue, alpha."""
-    data = b""
-    start = 8
-    while start < len(picture):
-        (length,) = struct.unpack(">I", picture[start : start + 4])
-        if picture[start + 4 : start + 8] == b"IDAT":
-            data += picture[start + 8 : start + 8 + length]
-        start += 12 + length
-
-    width, height = size_of_png(picture)
-    lines = np.frombuffer(zlib.decompress(data), np.uint8).reshape(height, 1 + 4 * width)
-    pixels = np.zeros((1 + height, 1 + width, 4), int)  # with a row above, and a column before
-    for y, (kind, *line) in enumerate(lines.tolist(), 1):
-        for x, differences in enumerate(np.reshape(line, (width, 4)), 1):
-            left = pixels[y, x - 1]
-            above = pixels[y - 1, x]
-            corner = pixels[y - 1, x - 1]
-            guesses = [0 * left, left, above, (left + above) // 2, _paeth(left, above, corner)]
-            pixels[y, x] = (differences + guesses[kind]) % 256
-    return pixels[1:, 1:].astype(np.uint8)
-
-
-def _paeth(left: np.ndarray, above: np.ndarray, corner: np.ndarray) -> np.ndarray:
-    """Return whichever of three is nearest to left + above - corner, as PNG predicts."""
-    three = np.array([left, above, corner])
-    distances = np.abs(left + above - corner - three)
-    return np.choose(distances.argmin(axis=0), three)
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
