@@ -9,9 +9,9 @@ import json
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -21,10 +21,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import embcli
-from embcli import formats
 from embcli.errors import Notes, OutputError
 from embcli.records import ArraySpec, Names, Piece, Records
-from embcli.writers import write
 from tests.oracles import assert_same_bits
 from tests.readers import (
     SEPARATED,
@@ -375,52 +373,13 @@ def test_a_note_says_what_json_lacks(snapshot):
     snapshot("writers/notes.txt", "\n".join(notes) + "\n")
 
 
-# --- many rows, and none --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("step", [200, 5462])
-def test_more_numbers_than_are_written_at_a_time_are_read_back(step):
-    """One row is left for the last block."""
-    matrix = np.random.default_rng(1).standard_normal((5462, 3), np.float32)
-    records = of_matrix(matrix, step=step)
-
-    assert_in_json(vectors(records), matrix)
-    assert_in_json(document(records)["matrices"]["token"], matrix)
-    for form, read in SEPARATED.items():
-        lines = read(written(records, form))
-        assert_in_text([line[1:] for line in lines[1:]], matrix)
+# --- a row without fields -------------------------------------------------------------------------
 
 
 def test_a_row_without_fields_is_still_an_object():
     records = Result({}, {"token": np.ones((2, 1), np.float32)}).records()
     assert objects(records) == [{"vectors": {"token": [1.0]}}] * 2
     assert document(records)["rows"] == [{}, {}]
-
-
-def test_each_piece_is_a_row_group_of_parquet():
-    records = of_matrix(np.ones((3000, 2000), np.float32), step=500)
-    file = pyarrow.parquet.ParquetFile(io.BytesIO(written(records, "parquet")))
-    assert file.metadata.num_row_groups == 6
-    assert file.metadata.num_rows == 3000
-
-
-# --- what a format asks for -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", get_args(formats.DataFormat))
-def test_a_format_counts_the_rows_that_it_writes(form):
-    counts: list[tuple[int, int]] = []
-
-    def watched(
-        pieces: Iterator[Piece], total: int, size: Callable[[Piece], int]
-    ) -> Iterator[Piece]:
-        counts.append((total, sum(map(size, pieces))))
-        yield from ()
-
-    records = of_matrix(np.ones((5, 2), np.float32))
-    write(records, form, io.BytesIO(), Notes(watch=watched))
-
-    assert {*counts} == {(5, 5)}
 
 
 # --- any number -----------------------------------------------------------------------------------
