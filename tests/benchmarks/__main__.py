@@ -72,17 +72,11 @@ LARGE = "--encoding o200k_base --dim 4096 --no-cache"
 def cases(folder: Path) -> Iterator[Case]:
     """Yield all cases; they read and write in this folder."""
     yield from of_starts()
-    yield from of_refusals()
     yield from of_large_layers()
     yield from of_checkpoints(folder)
     yield from of_matrices(folder)
-    yield from of_npy(folder, 3)
-    yield from of_batches(folder, 2)
-    yield from of_ndjson(folder, 0.3)
+    yield from of_texts(folder)
     yield from of_lines(folder)
-    yield from of_npy(folder, 20, long=True)
-    yield from of_batches(folder, 20, long=True)
-    yield from of_ndjson(folder, 2, long=True)
 
 
 def of_starts() -> Iterator[Case]:
@@ -101,17 +95,6 @@ def of_starts() -> Iterator[Case]:
     small = embcli("weights --vocab 6 --dim 3")
     yield Case("weights 6 x 3, kept", small, plain("weights", "6", "3"), 0.2)
     yield Case("compare", embcli("compare"), plain("compare"), 1.15)
-
-
-def of_refusals() -> Iterator[Case]:
-    """Yield the cases of commands that are refused before they draw a layer."""
-    gradient = embcli("compare --gradient --vocab 200019 --dim 256 -f npy")
-    yield Case("refusal: compare", gradient, HELP, 6, runs=7, status=2)
-    ids = embcli(f"lookup a -f ids {LARGE}")
-    yield Case("refusal: lookup a -f ids", ids, HELP, 6, runs=7, status=2)
-    trace = embcli("lookup a --trace 9 --encoding o200k_base --dim 768")
-    tokenized = embcli("tokenize a --encoding o200k_base")
-    yield Case("refusal: lookup a --trace 9", trace, tokenized, 1.3, runs=9, status=2)
 
 
 def of_large_layers() -> Iterator[Case]:
@@ -169,31 +152,33 @@ def of_matrices(folder: Path) -> Iterator[Case]:
     yield Case("diff", diff, read, 2, 9, files, less, status=1, long=True)
 
 
-def of_npy(folder: Path, size: float, long: bool = False) -> Iterator[Case]:
-    """Yield the case of so many MB of text to a file of vectors."""
-    text = folder / f"{size}.txt"
-    ours = embcli(f"lookup --window -f npy -o {folder}/ours.npy --file {text}")
-    theirs = plain("corpus", text, folder / "plain.npy")
-    files = {text: partial(write_text, size=int(size * 1e6))}
-    yield Case(f"{size:g} MB of text to npy", ours, theirs, 0.5, 3, files, long=long)
+class TextCase(NamedTuple):
+    """A text as data: how embcli writes it, and what a plain script of the same name does."""
+
+    name: str
+    ours: str
+    bound: float
+    sizes: tuple[float, float]  # of the text in MB, in a short case and in a long one
 
 
-def of_batches(folder: Path, size: float, long: bool = False) -> Iterator[Case]:
-    """Yield the case of so many MB of text to a file of batches."""
-    text = folder / f"{size}.txt"
-    ours = embcli(f"batch --all -o {folder}/ours.npy --file {text}")
-    theirs = plain("batch", text, folder / "plain.npy")
-    files = {text: partial(write_text, size=int(size * 1e6))}
-    yield Case(f"{size:g} MB of text to batches", ours, theirs, 0.5, 3, files, long=long)
+TEXTS = [
+    TextCase("npy", "lookup --window -f npy -o {folder}/ours.npy", 0.5, (3, 20)),
+    TextCase("batches", "batch --all -o {folder}/ours.npy", 0.5, (2, 20)),
+    TextCase("ndjson", "lookup --window --show input -f ndjson", 1 / 6, (0.3, 2)),
+]
 
 
-def of_ndjson(folder: Path, size: float, long: bool = False) -> Iterator[Case]:
-    """Yield the case of so many MB of text to objects with vectors."""
-    text = folder / f"{size}.txt"
-    ours = embcli(f"lookup --window --show input -f ndjson --file {text}")
-    theirs = plain("ndjson", text)
-    files = {text: partial(write_text, size=int(size * 1e6))}
-    yield Case(f"{size:g} MB of text to ndjson", ours, theirs, 1 / 6, 3, files, long=long)
+def of_texts(folder: Path) -> Iterator[Case]:
+    """Yield the cases of some MB of text to files, or to standard output, which nobody reads."""
+    for name, ours, bound, sizes in TEXTS:
+        for size in sizes:
+            text = folder / f"{size}.txt"
+            command = embcli(f"{ours.format(folder=folder)} --file {text}")
+            script = plain(name, text, folder / "plain.npy")
+            files = {text: partial(write_text, size=int(size * 1e6))}
+            is_long = size == max(sizes)
+            what = f"{size:g} MB of text to {name}"
+            yield Case(what, command, script, bound, 3, files, long=is_long)
 
 
 def of_lines(folder: Path) -> Iterator[Case]:

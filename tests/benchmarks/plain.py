@@ -58,7 +58,7 @@ def layers(source, dim, context_length):
     return ids, token, position, encoding
 
 
-def corpus(source, target):
+def npy(source, target):
     """Write the input embeddings of a text as .npy, in windows of 1,024 tokens."""
     import numpy as np
 
@@ -68,7 +68,7 @@ def corpus(source, target):
     np.save(target, token_rows + position_rows)
 
 
-def ndjson(source):
+def ndjson(source, _):
     """Print an object for each token of a text, with its input embedding."""
     import json
 
@@ -86,7 +86,7 @@ def ndjson(source):
                 print(json.dumps(token_row))
 
 
-def batch(source, target):
+def batches(source, target):
     """Write the input embeddings of all batches of a text as .npy, by a data loader."""
     import numpy as np
     import torch
@@ -99,8 +99,8 @@ def batch(source, target):
         targets = torch.tensor(ids[start + 1 : start + 5])
         samples.append((inputs, targets))
     with torch.no_grad():
-        batches = DataLoader(samples, batch_size=8, drop_last=True)
-        rows = [token(inputs) + position(torch.arange(4)) for inputs, _ in batches]
+        loader = DataLoader(samples, batch_size=8, drop_last=True)
+        rows = [token(inputs) + position(torch.arange(4)) for inputs, _ in loader]
     np.save(target, torch.cat(rows).numpy())
 
 
