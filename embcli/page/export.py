@@ -187,12 +187,8 @@ def exported(
             return _svg(page, width, background, frame).encode()
         case "png":
             svg = _svg(page, width, background, frame)
-            undrawn = _undrawn(svg) if remark else ""
-            if remark and undrawn:
-                remark(
-                    f"no font of this machine has {undrawn!r}, so the PNG shows a box for it; "
-                    "SVG and HTML use the fonts of their viewer"
-                )
+            if remark:
+                _remark_undrawn(svg, remark)
             return png(svg, background, 1.0 if is_slide else _ZOOM)
 
 
@@ -317,8 +313,8 @@ def _drawn(text: str) -> bytes:
     return bytes(resvg_py.svg_to_bytes(svg_string=svg))
 
 
-def _undrawn(svg: str) -> str:
-    """Return a character of a picture that no font of this machine has, or nothing.
+def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
+    """Say which character of a picture no font of this machine has, if one has none.
 
     Monospace fonts have the letters of Europe and the symbols of pages; of all others, one of each
     128 in Unicode's order is tried, as a script has about as many.
@@ -328,8 +324,11 @@ def _undrawn(svg: str) -> str:
     box = _drawn("\U0010fffd")  # a character for private use
     for character in [*tried.values()][:_MOST_TRIED]:
         if _drawn(character) == box:
-            return character
-    return ""
+            remark(
+                f"no font of this machine has {character!r}, so the PNG shows a box for it; "
+                "SVG and HTML use the fonts of their viewer"
+            )
+            return
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:

@@ -383,23 +383,8 @@ class Strips(Composite):
     def _remarks(
         self, shown: Sequence[np.ndarray], scale: ColorScale, fit: Fit, console: Console
     ) -> list[str]:
-        """Return what colours do not tell.
-
-        These are which numbers are averaged or shown, how many are beyond the scale or not finite.
-        """
-        remarks = []
-        steps = []  # of a picture, unless it shows all rows and columns
-        if self.lines is None and fit.rows_per_line > 1:
-            remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
-        if fit.row_step > 1:
-            steps.append(f"1 in {fit.row_step} rows")
-        if fit.columns_per_bin > 1 and not fit.is_sampled:
-            remarks.append(f"each colour: the mean of up to {fit.columns_per_bin} columns")
-        elif fit.columns_per_bin > 1 and not self.square:
-            steps.append(f"1 in {fit.columns_per_bin} columns")
-        if steps:
-            remarks.append(f"shown: {', '.join(steps)}")
-
+        """Return what colours do not tell: how numbers share them, the largest, non-finite ones."""
+        remarks = self._remarks_on_sharing(fit)
         largest = ColorScale.of(shown).limit
         if largest > scale.limit and not self.scale:
             ends = "the scale ends at the 99.5th percentile"
@@ -415,4 +400,20 @@ class Strips(Composite):
         infinities = np.isinf(numbers).sum()
         if infinities:
             remarks.append(f"{marks[INFINITE]}: {infinities:,} infinite")
+        return remarks
+
+    def _remarks_on_sharing(self, fit: Fit) -> list[str]:
+        """Return which rows and columns share a line or a colour, or are not shown."""
+        remarks = []
+        steps = []  # of a picture, unless it shows all rows and columns
+        if self.lines is None and fit.rows_per_line > 1:
+            remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
+        if fit.row_step > 1:
+            steps.append(f"1 in {fit.row_step} rows")
+        if fit.columns_per_bin > 1 and not fit.is_sampled:
+            remarks.append(f"each colour: the mean of up to {fit.columns_per_bin} columns")
+        elif fit.columns_per_bin > 1 and not self.square:
+            steps.append(f"1 in {fit.columns_per_bin} columns")
+        if steps:
+            remarks.append(f"shown: {', '.join(steps)}")
         return remarks
