@@ -217,7 +217,7 @@ class WeightMatrix(Result, verb="weights"):
                 f"mean {mean}, standard deviation {deviation}, minimum {minimum}, maximum {maximum}"
             )
         elif not self._rows_chosen:
-            yield Note("Only these rows were read, over the network.", "sort", style="dim")
+            yield Note("Only these rows were read, over the network.", "sort")
         if self.padding:
             yield safe_text(f"Padding: {self.padding}")
         yield from origin_lines(self.origin)

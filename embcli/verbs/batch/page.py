@@ -219,7 +219,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     excerpt = Excerpt.first(shown_tokens, stop - first)
     if excerpt.left_out:
         missing = omission(excerpt, "token", first=first)
-        yield Note(f"Left out: {missing}.", "width")
+        yield Note(f"Left out: {missing}.")
 
 
 def _bands(
