@@ -21,6 +21,7 @@ from embcli.errors import Notes, refuse_too_large
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
+from embcli.wording import load_facts
 
 _ADVICE = "save its state_dict as safetensors"
 
@@ -283,26 +284,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 # torch's types of storages -> dtypes, as numpy or torch names them.
-_STORAGES = {
-    "Double": "float64",
-    "Float": "float32",
-    "Half": "float16",
-    "BFloat16": "bfloat16",
-    "Bool": "bool",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "ComplexDouble": "complex128",
-    "ComplexFloat": "complex64",
-    "storage.Untyped": "uint8",
-    "QUInt8": "quint8",
-    "QInt8": "qint8",
-    "QInt32": "qint32",
-    "QUInt4x2": "quint4x2",
-    "QUInt2x4": "quint2x4",
-}
+_STORAGES: dict[str, str] = load_facts("torch_storages.json")
 # What arguments of tensors are, and what people save beside tensors.
 _INERT_NAMES = (
     r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+|device|Size)"

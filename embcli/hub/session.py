@@ -26,7 +26,7 @@ from embcli.binary import file_error
 from embcli.errors import InputError
 from embcli.hub.local import is_path_inside
 from embcli.names import PROGRAM, __version__
-from embcli.wording import in_bytes
+from embcli.wording import in_bytes, load_facts
 
 TIMEOUT = 5  # seconds of silence
 PATIENCE = 8  # seconds, after which a slow answer is given up
@@ -241,18 +241,8 @@ def _description(answer: bytes) -> tuple[str, dict[str, int]]:
 
 # --- faults ---------------------------------------------------------------------------------------
 
-_LOGIN = "hf auth login"
-_NOWHERE = "{host} redirects without an address ({cause})"
 # What an answer says, by the hub's code of the error or by the status.
-_REFUSALS = {
-    "GatedRepo": f"its authors grant access to it: ask for it at {{page}}, then {_LOGIN}",
-    "RevisionNotFound": "the model has no such revision",
-    **dict.fromkeys(("301", "302", "303", "307", "308"), _NOWHERE),
-    "401": f"no such model, or it needs access: {_LOGIN}",
-    "403": f"{{host}} forbids it to this user: {_LOGIN}",
-    "404": "{host} has no such model or file",
-    "429": f"{{host}} has had too many requests (429); wait some minutes, or try {_LOGIN}",
-}
+_REFUSALS: dict[str, str] = load_facts("hub.json")
 
 
 def _is_brief(error: Exception) -> bool:
