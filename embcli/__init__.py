@@ -1,8 +1,10 @@
 """See what an embedding layer does: the rows that tokens pick, from a seeded layer or a real model.
 
 `open` reads a model's file and `seeded` draws layers as PyTorch does; both return a `Model`, whose
-methods are the verbs of the command and return what it shows. `tokenizers` compares encodings and
-`count` counts tokens, which needs no model.
+methods are the verbs of the command and return what it shows: tokenize, merges, decode, weights,
+lookup, compare, batch, positions, neighbors, audit, diff and info. `print` shows a result as the
+command does, `help(embcli.Model)` tells how to get rows, and `print(embcli.explain("Python"))` has
+the rest. `tokenizers` compares encodings and `count` counts tokens, which needs no model.
 
 >>> import embcli
 >>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
@@ -14,7 +16,15 @@ methods are the verbs of the command and return what it shows. `tokenizers` comp
 # Type checkers know this name; its import from typing would take longer than the rest of the file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from embcli.errors import EmbcliError, IdError, InputError, LayerError, OutputError, RangeError
+    from embcli.errors import (
+        EmbcliError,
+        IdError,
+        InputError,
+        LayerError,
+        MissingFileError,
+        OutputError,
+        RangeError,
+    )
     from embcli.model import Model, open, seeded
     from embcli.names import __version__ as __version__
     from embcli.result import Result
@@ -27,6 +37,7 @@ __all__ = [
     "IdError",
     "InputError",
     "LayerError",
+    "MissingFileError",
     "Model",
     "OutputError",
     "RangeError",
@@ -40,7 +51,8 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
     **dict.fromkeys(("EmbcliError", "IdError", "InputError"), "embcli.errors"),
-    **dict.fromkeys(("LayerError", "OutputError", "RangeError"), "embcli.errors"),
+    **dict.fromkeys(("LayerError", "MissingFileError"), "embcli.errors"),
+    **dict.fromkeys(("OutputError", "RangeError"), "embcli.errors"),
     "Result": "embcli.result",
     "count": "embcli.verbs.count",
     "explain": "embcli.verbs.explain",

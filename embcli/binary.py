@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from embcli.atomic import opened_files
-from embcli.errors import InputError
+from embcli.errors import InputError, MissingFileError
 from embcli.wording import Sentence
 
 UNCOMPRESSED = "store it without compression: numpy.savez"
@@ -68,8 +68,7 @@ class Binary:
                 raise self.file_error("it is not a regular file")
             self._file = path.open("rb")
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise self.file_error(reason) from None
+            raise unreadable(self.name, error) from None
         opened_files.add(path.absolute())
         weakref.finalize(self, self._file.close)
         self.size = status.st_size
@@ -150,6 +149,14 @@ def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> Inpu
     """Return the error that names a file and says why it cannot be read."""
     message = Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason)
     return InputError(message, hint)
+
+
+def unreadable(path: Path | str, error: OSError | ValueError) -> InputError:
+    """Return the error for a file that cannot be opened, or whose name cannot be one."""
+    message = file_error(path, getattr(error, "strerror", None) or str(error)).message
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError(message)
+    return InputError(message)
 
 
 def quoted(name: str, longest: int = 80) -> str:

@@ -71,7 +71,17 @@ class RangeError(InputError, ValueError):
     """
 
 
-class UnknownWordError(InputError):
+class MissingFileError(InputError, FileNotFoundError):
+    """A file is not there, or a model is not found.
+
+    >>> import embcli
+    >>> embcli.open("nowhere.safetensors")
+    Traceback (most recent call last):
+    embcli.errors.MissingFileError: 'nowhere.safetensors' not found as a file, ...
+    """
+
+
+class UnknownWordError(MissingFileError):
     """A single word is not the name of a model; it may not be meant as one."""
 
 

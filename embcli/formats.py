@@ -105,7 +105,7 @@ ROWS = (
     Format("safetensors", _ARRAYS, binary=True),
     Format(
         "parquet",
-        ("tokens", "ranking", "embeddings"),
+        ("list", "tokens", "ranking", "samples", "embeddings"),
         binary=True,
         one_matrix=True,
         extra=("pyarrow", "arrow"),

@@ -111,7 +111,7 @@ class Model(Opened):
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise InputError(
-            "rows of a model are asked for by ID: model[0:5], or model[:] for all of them"
+            "a model is not a list of rows: model[:] is the array of all rows, model[0:5] of five"
         )
 
     __iter__ = __array__ = _refuse

@@ -37,7 +37,7 @@ from embcli.formats import (
     formats_for,
 )
 from embcli.names import DEFAULT_PRECISION, Theme, __version__
-from embcli.wording import Parameter, Sentence, in_line
+from embcli.wording import Parameter, Sentence, counted, in_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,18 +144,21 @@ class Result:
         return content_of(self._verb, {})
 
     def __repr__(self) -> str:
-        if self.content == "page":
-            return f"<embcli {self._verb}>"
+        about = self._about() if self.content != "page" else self._subject or "a page"
+        return in_line(f"<embcli {self._verb}: {about}; print() shows it>")
+
+    def _about(self) -> str:
+        """Return what the data is: its matrices or its number of rows, and where it is from."""
         records = self.records()
         facts = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
         if not facts:
-            facts.append(f"{records.rows:,} {records.unit}")
+            facts.append(counted(records.rows, records.unit.removesuffix("s")))
         run = records.run
         if "seed" in run:
             facts.append(f"seed {run['seed']}")
         elif "from" in run:
             facts.append(str(run["from"]))
-        return in_line(f"<embcli {self._verb}: {', '.join(facts)}>")
+        return ", ".join(facts)
 
     def records(self) -> Records:
         """Return the result as data; raises OutputError for a page that has none."""
@@ -321,16 +324,19 @@ class Result:
         return self.matrix(shown[0])  # numpy itself converts it to another dtype
 
 
-class MatrixOf:
+class MatrixOf(property):
     """An attribute of a result that is one of its matrices, assembled when it is asked for.
 
-    It is read-only; `result.matrix(name)` and `numpy.array(result)` can be written to.
+    As a property it is not computed for Tab completion. It is read-only; `result.matrix(name)` and
+    `numpy.array(result)` can be written to.
     """
 
     def __set_name__(self, owner: type[Result], name: str) -> None:
         self._name = name
 
-    def __get__(self, result: Result, owner: type[Result]) -> np.ndarray:
+    def __get__(self, result: Any, owner: type | None = None, /) -> Any:
+        if result is None:
+            return self
         try:
             matrix = result.matrix(self._name)
         except OutputError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,6 +49,9 @@ class Tokens:
 
     def __iter__(self) -> Iterator[str | None]:
         return map(token_text, self.bytes_of(self.ids))
+
+    def __getitem__(self, place: int | slice) -> Any:
+        return list(self)[place]
 
     def __repr__(self) -> str:
         return reprlib.repr(list(self))
@@ -157,7 +160,9 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     missing = f"{id_in_words(token_id, token)} at position {place:,} has no row"
     rows = f"V = {counted(vocabulary_size, 'row')}, for IDs from 0 to {vocabulary_size - 1}"
     reason = f"{missing}: the token layer has {rows}"
-    if not can_enlarge or token_id < 0:
+    if token_id < 0:
+        raise IdError(f"{reason}; IDs are not counted from the end")
+    if not can_enlarge:
         raise IdError(reason)
     needed = int(tokens.ids.max()) + 1
     raise IdError(Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=needed))

@@ -48,6 +48,10 @@ class _Reader:
     records: Records
     notes: Notes
 
+    def of_cells(self) -> _Reader:
+        """Return the reader of the rows of a table."""
+        return _Reader(self.records.cells or self.records, self.notes)
+
     def pieces(self, fields: Iterable[str], matrices: Names = ()) -> Iterator[Piece]:
         pieces = self.records.pieces(tuple(fields), matrices)
         return self.notes.watch(pieces, self.records.rows, lambda piece: piece.rows)
@@ -140,11 +144,10 @@ class _Dialect(NamedTuple):
 
     def write(self, reader: _Reader, file: BinaryIO) -> None:
         """Write a line of names, then a line for each row; a matrix has a cell for each column."""
-        records = reader.records.cells or reader.records
-        reader = _Reader(records, reader.notes)
+        reader = reader.of_cells()
+        records = reader.records
         matrices = records.one
-        no_rows: Columns = {name: [] for name in records.fields}
-        names: list[str | int] = [*_in_columns(no_rows, records)]
+        names: list[str | int] = [*_column_names(records)]
         for name in matrices:
             array = records.matrices[name]
             names += array.columns or records.columns or range(array.shape[1])
@@ -180,6 +183,11 @@ def _in_columns(fields: Columns, records: Records) -> Columns:
         else:
             columns[name] = values
     return columns
+
+
+def _column_names(records: Records) -> list[str]:
+    no_rows: Columns = {name: [] for name in records.fields}
+    return list(_in_columns(no_rows, records))
 
 
 _NEEDS_QUOTES = re.compile('[",\r\n]')
@@ -258,6 +266,7 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
     """Write the table that `table` returns, a group of rows for each piece."""
     from pyarrow import parquet
 
+    reader = reader.of_cells()
     schema = _schema(reader)
     settings = {
         "compression": "none",
@@ -273,7 +282,7 @@ def table(records: Records) -> Any:
     """Return a `pyarrow.Table`: the fields of each row, and its `vector`, a list of fixed size."""
     import pyarrow
 
-    reader = _Reader(records, Notes())
+    reader = _Reader(records, Notes()).of_cells()
     schema = _schema(reader)
     return pyarrow.Table.from_batches(_batches(reader, schema), schema)
 
@@ -289,7 +298,8 @@ def _schema(reader: _Reader) -> Any:
         int: pyarrow.int64(),
         list[int]: pyarrow.list_(pyarrow.int64()),
     }
-    columns = [(name, types[kind]) for name, kind in records.fields.items()]
+    # A field with a column for each key has whole numbers.
+    columns = [(name, types[records.fields.get(name, int)]) for name in _column_names(records)]
     for name in reader.records.one:
         array = records.matrices[name]
         number = pyarrow.from_numpy_dtype(array.dtype)
@@ -304,8 +314,8 @@ def _batches(reader: _Reader, schema: Any) -> Iterator[Any]:
 
     for piece in reader.pieces(reader.records.fields, reader.records.one):
         columns = []
-        for name, values in piece.fields.items():
-            columns.append(pyarrow.array(copy(values), schema.field(name).type))
+        for name, values in _in_columns(piece.fields, reader.records).items():
+            columns.append(pyarrow.array(_encodable(copy(values)), schema.field(name).type))
         for matrix in piece.matrices.values():
             numbers = pyarrow.array(matrix.flatten())
             vector = schema.field("vector").type

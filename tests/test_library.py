@@ -368,6 +368,7 @@ def test_tokens_are_a_list_of_texts(model, files):
 
     assert [*tokens] == ["Every", " effort", r"\x20\xe6", r"\x97", r"\xa5"]
     assert repr(tokens) == repr([*tokens])
+    assert (tokens[1], tokens[-1]) == (" effort", r"\xa5")
     assert [*model.lookup([6109, 3626]).tokens] == ["Every", " effort"]
     assert [*embcli.open("model.safetensors").lookup([1, 2]).tokens] == [None, None]
 
@@ -376,9 +377,9 @@ def test_a_model_is_as_long_as_its_matrix_and_never_read_as_a_whole(files):
     opened = embcli.open("model.safetensors")
     assert len(opened) == 40
     assert opened.shape == (40, 6)
-    with pytest.raises(embcli.InputError, match="by ID"):
+    with pytest.raises(embcli.InputError, match="not a list of rows"):
         iter(opened)  # type: ignore[call-overload]
-    with pytest.raises(embcli.InputError, match="by ID"):
+    with pytest.raises(embcli.InputError, match="not a list of rows"):
         np.asarray(opened)
 
 
@@ -477,7 +478,15 @@ def test_a_table_of_arrow_is_what_parquet_holds(model, tmp_path):
     result.save(tmp_path / "rows.parquet")
     assert result.to_arrow().equals(parquet.read_table(tmp_path / "rows.parquet"))
     with pytest.raises(embcli.OutputError, match="not a table"):
-        model.batch(TEXT * 20).to_arrow()
+        model.compare(TEXT).to_arrow()
+
+
+def test_a_table_of_a_batch_has_a_row_for_each_input(model):
+    batch = model.batch(TEXT * 20)
+    table = batch.to_arrow().to_pydict()
+    assert table["input"] == batch.inputs.ravel().tolist()
+    assert table["target"] == batch.targets.ravel().tolist()
+    assert embcli.count([TEXT], encodings=["gpt2"]).to_arrow()["tokens.gpt2"].to_pylist() == [4]
 
 
 def test_a_style_changes_the_page_and_nothing_else(model, snapshot):

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from embcli.atomic import opened_files
-from embcli.binary import file_error
+from embcli.binary import file_error, unreadable
 from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
 from embcli.encodings.merging import NEVER, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
@@ -66,7 +66,7 @@ def _read(path: str) -> str:
     except UnicodeDecodeError as error:
         raise file_error(path, f"it is not UTF-8 at byte {error.start:,}") from None
     except (OSError, ValueError) as error:
-        raise file_error(path, getattr(error, "strerror", None) or str(error)) from None
+        raise unreadable(path, error) from None
     if len(data) > MAX_FILE_SIZE:
         raise file_error(path, f"it has more than {in_bytes(MAX_FILE_SIZE)}")
     if not text.strip():

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeGuard
 
 from embcli.binary import Binary, objects_in, quoted, read_object, read_whole
-from embcli.errors import InputError, Notes, UnknownWordError
+from embcli.errors import InputError, MissingFileError, Notes, UnknownWordError
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
 WEIGHTS = (
@@ -134,6 +134,8 @@ def located(name: str, preference: Preference = OF_WEIGHTS) -> Path:
             return _ollama_model(name.removeprefix(OLLAMA))
         path = path or snapshot(name)
         return preference.file_of_model(path) if path.is_dir() else path
+    except MissingFileError:
+        raise
     except OSError as error:
         raise InputError(
             f"cannot read {quoted(name)}: {error.strerror} ({error.filename})"
@@ -227,7 +229,7 @@ def snapshot(name: str) -> Path:
     match = _MODEL.fullmatch(name)
     if match is None:
         reason = "not found as a file or a folder, and not a name like org/name or name@main"
-        raise InputError(f"{quoted(name)} {reason}")
+        raise MissingFileError(f"{quoted(name)} {reason}")
     model = match["name"]
     cache = cache_folder()
     folders = [cache / f"models--{model.replace('/', '--')}"]
@@ -250,12 +252,12 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     suffixes = [Path(pattern).suffix for pattern in WEIGHTS]
     if Path(model).suffix in suffixes:  # it is a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
-        return InputError(f"{quoted(model)} {reason}")
+        return MissingFileError(f"{quoted(model)} {reason}")
     hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"
     over_network = f"read hf://{model} over the network, or " if "/" in model else ""
-    of_its_kind = UnknownWordError if re.fullmatch(r"\w+", model) else InputError
+    of_its_kind = UnknownWordError if re.fullmatch(r"\w+", model) else MissingFileError
     return of_its_kind(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
         f"{str(cache)!r}",

@@ -16,7 +16,16 @@ from embcli.errors import InputError, RangeError, whole_number
 from embcli.layer import shape_of
 from embcli.names import DEFAULT_BATCH_SIZE, DEFAULT_SAMPLE_LENGTH
 from embcli.opened import Opened, TextOrIds
-from embcli.records import ArraySpec, Columns, FieldType, Names, Records, in_pieces, run_of
+from embcli.records import (
+    ArraySpec,
+    Columns,
+    Document,
+    FieldType,
+    Names,
+    Records,
+    in_pieces,
+    run_of,
+)
 from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.source import SeededSource
 from embcli.selection import Selection, select
@@ -105,8 +114,9 @@ class Batches(Result, verb="batch"):
         run |= self.source.origin.document()
         run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
         run["batches"] = self.count
+        run |= vars(self.windows) | dict(self._draws.layers.origin.build)
         return Records(
-            run=run | vars(self.windows) | dict(self._draws.layers.origin.build),
+            run=run,
             unit="samples",
             rows=samples,
             fields={"batch": int, "sample": int},
@@ -118,17 +128,17 @@ class Batches(Result, verb="batch"):
             },
             columns=tuple(self.columns.tolist()),
             default="input",
-            cells=self._cells(),
+            cells=self._cells(run),
         )
 
-    def _cells(self) -> Records:
+    def _cells(self, run: Document) -> Records:
         """Return a row for each position of these samples: the input and the target."""
         numbers = ("batch", "sample", "position", "input", "target")
         fields: dict[str, FieldType] = dict.fromkeys(numbers, int)
         if self.tokens.encoding is not None:
             fields |= dict.fromkeys(("input_token", "target_token"), str)
         rows = len(self._places) * self.windows.max_length
-        return Records({}, "positions", rows, fields, in_pieces(rows, len(fields), self._pairs))
+        return Records(run, "positions", rows, fields, in_pieces(rows, len(fields), self._pairs))
 
     def _pairs(self, index: np.ndarray, names: Names) -> Columns:
         position = index % self.windows.max_length
