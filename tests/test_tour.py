@@ -389,6 +389,12 @@ def test_a_key_leads_on_or_back(keys, start):
     assert screen.end("q") == 0
 
 
+def test_an_unknown_key_gets_the_keys_on_the_same_line(start):
+    screen = start()
+    page = screen.press()
+    assert screen.press("x") == page.replace("Enter cont", "Unknown key. Enter cont")
+
+
 def test_a_wrong_answer_and_a_question_mark_get_the_hint_and_the_question_again(start, snapshot):
     screen = start("--steps", "6", NO_COLOR="1")
 
@@ -426,6 +432,15 @@ def test_a_quiz_counts_right_answers_and_shows_those_that_are_reasons(start):
     screen.press("\n")
     assert screen.end("\n") == 0
     assert "Right answers: 1 of 2." in screen.text
+
+
+def test_each_answer_of_the_quiz_fits_a_terminal_of_80_by_24(start):
+    screen = start("--quiz")
+    key = ""
+    for _ in EXERCISES:
+        screen.press(key)
+        key = "\n"
+        assert "more lines" not in screen.press(key)
 
 
 def test_steps_are_shown_in_the_order_they_are_named_and_counted_from_1(in_process):

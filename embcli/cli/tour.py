@@ -330,12 +330,13 @@ def _read_line(prompt: str) -> str:
 def _read_key() -> str:
     """Wait for a key that leaves a step; `q` if the terminal is gone."""
     print(_KEYS, end="", flush=True)
-    key = ""
-    while key not in (*_FORWARD, _BACK, _QUIT):
+    while True:
         key = _QUIT
         with suppress(EOFError, OSError):
             key = typer.getchar()[:1].lower() or _QUIT
-    return key
+        if key in (*_FORWARD, _BACK, _QUIT):
+            return key
+        print(f"\rUnknown key. {_KEYS}", end="", flush=True)
 
 
 def _show_screen(parts: _Sheet) -> None:
