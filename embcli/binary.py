@@ -41,7 +41,8 @@ class Folder:
         return str(self.path / name)
 
     def has(self, name: str) -> bool:
-        return os.path.isfile(self.path / name)  # noqa: PTH113 - Path.is_file raises errors for some names
+        # What is no file is refused when it is opened. Path.exists raises errors for some names.
+        return os.path.exists(self.path / name)  # noqa: PTH110
 
     def open(self, name: str) -> Binary:
         return Binary(self.path / name)

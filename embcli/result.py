@@ -400,7 +400,7 @@ def chosen_format(
 def _check_place(path: str | Path, format: Format) -> None:
     """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
     if f"/{path}".endswith("/"):  # An empty name stands for a folder, too.
-        raise OutputError(f"{path!r} names a folder, and {format.name} is one file")
+        raise OutputError(f"{path!r} does not name a file, and {format.name} is one file")
     file = Path(path)
     try:
         refuse_unwritable(file)

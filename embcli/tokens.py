@@ -165,7 +165,10 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     if not can_enlarge:
         raise IdError(reason)
     needed = int(tokens.ids.max()) + 1
-    raise IdError(Sentence("{reason}; pass {vocab} {rows} or more", reason=reason, rows=needed))
+    cure = "pass {vocab} {rows} or more"
+    if tokens.texts is not None:
+        cure += ", or leave it out"
+    raise IdError(Sentence("{reason}; " + cure, reason=reason, rows=needed))
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:

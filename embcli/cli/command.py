@@ -100,6 +100,7 @@ class Command:
 
         name = None if options["output"] == "-" else options["output"]
         path = None if name is None else Path(name)
+        refuse_replacing(path, _read_by_name(options))
         content = content_of(self.verb, options)
         if content == "text":
             output = ResultWriter(path=path)
@@ -113,9 +114,8 @@ class Command:
             refuse_many(matrices, format)
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)
-        refuse_replacing(path, _read_by_name(options))
-        if path is not None and SUFFIXES.get(path.suffix.lower(), output.format) != output.format:
-            say(f"{name} is written as {output.format}, which --format names")
+            if path is not None and SUFFIXES.get(path.suffix.lower(), format) != format:
+                say(f"{name} is written as {format}, which --format names")
         return output
 
 

@@ -67,7 +67,8 @@ def _refuse_several(inputs: dict[str, object]) -> None:
         if "--ids" in names:
             hint = "Write the IDs as one word, with commas between: --ids 2,3,5,1"
         elif names == ["TEXT", "--file"]:
-            hint = "A switch takes no value: a word after it is TEXT"
+            text = str(inputs["TEXT"])[:60]
+            hint = f"TEXT is {text!r}: leave it out to read the file; a switch takes no value"
         raise InputError(f"{' and '.join(names)} stand for the same input; give one of them", hint)
 
 

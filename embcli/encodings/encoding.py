@@ -298,7 +298,7 @@ def sibling_json(path: Path, name: str) -> dict[str, Any]:
     """Return the JSON object of a file in the same folder; an empty one without such a file."""
     longest = 1 << 24
     sibling = path.with_name(name)
-    return read_object(Binary(sibling), longest) if sibling.is_file() else {}
+    return read_object(Binary(sibling), longest) if sibling.exists() else {}
 
 
 def without_merges(path: Path, model: str) -> InputError:

@@ -58,8 +58,9 @@ _COMMON_WORDS = frozenset(
 _DIFFERENCE = re.compile(r"\bdifferences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
-_SURE = 0.62  # how near to a question an entry must be to stand alone, from 0 to 1
-_LEAD = 0.1  # how much nearer it must be than the next one
+_MOST = 0.7  # the share of a question's words that an entry must have to stand alone
+_SURE = 0.6  # how near to a question an entry must be to stand alone, from 0 to 1
+_LEAD = 0.07  # how much nearer it must be than the next one
 _LEAST = 0.3  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
 _SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
@@ -171,7 +172,7 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry that answers it, if one has all its words and is ahead of
+    not count. A question finds the entry that answers it, if one has most of its words and is ahead of
     all others, and names the next ones; otherwise at most five candidates, each with the sentence
     that fits best. "One vs another" and "the difference between one and another" find both. Raises
     InputError for a word that is not explained, with words of similar spelling, and for a question
@@ -213,8 +214,9 @@ def explain(word: str | None = None) -> Explanations:
 def _answer(asked: Set[str]) -> Entry | None:
     """Return the entry that surely answers a question, if there is one.
 
-    It has a name of just the question's words; or it has all of them, is near enough to the
-    question, and is ahead of the next one.
+    It has a name of just the question's words; or it has most of them, if there are several, is
+    near enough to the question, and is ahead of the next one. One word that is not a name does not tell what is
+    asked about it.
     """
     named_so = [entry for entry in entries() if asked in entry.phrases[: 1 + len(entry.also)]]
     if len(named_so) == 1:
@@ -222,8 +224,9 @@ def _answer(asked: Set[str]) -> Entry | None:
     near = _nearest(asked)
     best, second, *_ = [*near.values(), 0, 0]
     first = next(iter(near), None)
-    if first and asked <= first.stems and best >= _SURE and best - second >= _LEAD:
-        return first
+    if first and len(asked) > 1 and best >= _SURE and best - second >= _LEAD:
+        its_words = _size(asked & first.stems)
+        return first if its_words >= _MOST * _size(asked) else None
     return None
 
 

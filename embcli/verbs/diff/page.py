@@ -68,10 +68,11 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> RenderResult:
     """Yield the tokens that changed most, and after a gap those that changed least."""
     pairs = diff.changed[excerpt.places]
     base_rows, tuned_rows = diff.matching.pairs
-    labels = [Label("ID", base_rows[pairs])]
+    has_tokens = any(side.encoding for side in diff.sides)
+    labels = [Label("ID" if has_tokens else "row", base_rows[pairs])]
     if diff.matching.by == "token":
         labels.append(Label("in TUNED", tuned_rows[pairs]))
-    if any(side.encoding for side in diff.sides):
+    if has_tokens:
         labels.append(token_label(diff.tokens(pairs)))
 
     precision = diff.style.precision
