@@ -76,6 +76,7 @@ _SPELLINGS = {  # of numbers and ranges in other places, and how they are writte
     r"range\(([0-9]+)\)": "A range has a colon and ends before its stop: 0:{}.",
     r"([0-9]+)\.0*": "Write {}.",
     r"([0-9]{1,3})_([0-9]{3})": "Write {}{}.",
+    "[0-9]+ *[;|/].*": "Commas stand between numbers: 2,3,5.",
 }
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_IN_RANGES = 100_000_000
 # A list of IDs, as Python, numpy and torch print it.
-_LIST = re.compile(r"(?:(?:\w+\.)?(?:tensor|array)\()?\[([^\[\]]*)\]\)?")
+_LIST = re.compile(r"(?:(?:\w+\.)?(?:tensor|array)\()?[\[({]([^][(){}]*)[\])}]\)?")
 _UNREADABLE = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # numpy cannot read it as an ID
 
 
@@ -63,7 +63,7 @@ def original_bytes(argument: str) -> bytes:
 def parse_ids(text: str) -> np.ndarray:
     """Return the IDs in a text, (T,) int64.
 
-    They are separated by spaces, commas or newlines, or are a list as JSON, numpy or torch has it.
+    They are separated by spaces, commas or newlines, or are a list as Python, numpy or torch has it.
     `2:5` is a range without its end: 2, 3, 4. Raises InputError, with the position, for anything
     but whole numbers from 0 and ranges of them.
 

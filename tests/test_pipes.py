@@ -235,6 +235,16 @@ def test_output_may_be_a_pipe(process):
     assert ran == Ran(0, b"5303\n", "")
 
 
+def test_a_pipe_beside_a_model_and_a_notebook_are_named(in_process, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.txt").write_text("1.5 2.5\n")
+    os.mkfifo("config.json")
+    wrong = in_process.refused("lookup", "--ids", "0", "--from", "model.txt")
+    assert "'config.json': it is not a regular file" in wrong
+    Path("work.ipynb").write_text('{"cells": []}')
+    assert "it is a notebook" in in_process.refused("audit", "work.ipynb")
+
+
 def test_output_may_be_a_pipe_with_a_name(process, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -15,8 +15,8 @@ from embcli.verbs import explain as glossary
 # "later" were written when the search had been made, "fresh" ones before their answers were seen;
 # "held out" and "unseen" ones were measured before an entry was written for any of them. "heard"
 # ones were asked by readers who did not find an answer, or found it in a list; "whole sentences"
-# were invented before their answers were seen, and then found by words that entries got. Those
-# "elsewhere" are about something else: no word answers.
+# were invented before their answers were seen, and then found by words that entries got, as were
+# those "in sentences". Those "elsewhere" are about something else: no word answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {
@@ -61,6 +61,11 @@ def test_no_entry_is_near_9_of_10_questions_about_something_else():
 def test_words_for_no_thing_tell_nothing(question, word):
     """An entry that answers whether numbers mean anything is not like every such question."""
     assert [entry.word for entry in glossary.explain(question).entries] == [word]
+
+
+def test_one_word_that_is_no_name_does_not_tell_what_is_asked_about_it():
+    assert glossary.explain("how does a GPU work").sentences
+    assert glossary.explain("how many people use ChatGPT").sentences
 
 
 def test_candidates_are_five_at_most_in_a_line_or_two_each(in_process, snapshot):

@@ -76,7 +76,7 @@ def note_on_word(word: str, kind: str) -> None:
 
 def _kind_of(words: Sequence[str]) -> str:
     """Return what words are: numbers, values of switches, encodings, or words."""
-    if "".join(words).isdecimal():
+    if re.fullmatch(r"[][0-9,]+", "".join(words)):
         return "numbers"
     for kind, known in _facts()["kinds"].items():
         if all(word.lower() in known for word in words):

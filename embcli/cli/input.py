@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from embcli.text import Sequences
     from embcli.verbs.count import CountInput
 
-_IDS = r"[0-9]+(?:[,\s]+[0-9]+)*\s*"
+_IDS = r"\[?[0-9]+(?:[,\s]+[0-9]+)*\]?\s*"
 
 
 def read(

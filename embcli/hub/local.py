@@ -249,7 +249,7 @@ def snapshot(name: str) -> Path:
 
 
 def _missing_model_error(model: str, cache: Path) -> InputError:
-    suffixes = [Path(pattern).suffix for pattern in WEIGHTS]
+    suffixes = [Path(pattern).suffix for pattern in (*WEIGHTS, *TOKENIZERS)]
     if Path(model).suffix in suffixes:  # it is a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
         return MissingFileError(f"{quoted(model)} {reason}")
