@@ -63,9 +63,9 @@ def original_bytes(argument: str) -> bytes:
 def parse_ids(text: str) -> np.ndarray:
     """Return the IDs in a text, (T,) int64.
 
-    They are separated by spaces, commas or newlines, or are a list as Python, numpy or torch has it.
-    `2:5` is a range without its end: 2, 3, 4. Raises InputError, with the position, for anything
-    but whole numbers from 0 and ranges of them.
+    They are separated by spaces, commas or newlines, or are a list as Python, numpy or torch has
+    it. `2:5` is a range without its end: 2, 3, 4. Raises InputError, with the position, for
+    anything but whole numbers from 0 and ranges of them.
 
     >>> parse_ids("2, 3,5:7 1").tolist(), parse_ids("tensor([2, 3])").tolist()
     ([2, 3, 5, 6, 1], [2, 3])

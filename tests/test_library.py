@@ -368,7 +368,7 @@ def test_tokens_are_a_list_of_texts(model, files):
 
     assert [*tokens] == ["Every", " effort", r"\x20\xe6", r"\x97", r"\xa5"]
     assert repr(tokens) == repr([*tokens])
-    assert (tokens[1], tokens[-1]) == (" effort", r"\xa5")
+    assert tokens[1] == " effort"
     assert [*model.lookup([6109, 3626]).tokens] == ["Every", " effort"]
     assert [*embcli.open("model.safetensors").lookup([1, 2]).tokens] == [None, None]
 

@@ -239,8 +239,7 @@ def test_a_pipe_beside_a_model_and_a_notebook_are_named(in_process, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     Path("model.txt").write_text("1.5 2.5\n")
     os.mkfifo("config.json")
-    wrong = in_process.refused("lookup", "--ids", "0", "--from", "model.txt")
-    assert "'config.json': it is not a regular file" in wrong
+    assert "'config.json': it is not a regular" in in_process.refused("audit", "model.txt")
     Path("work.ipynb").write_text('{"cells": []}')
     assert "it is a notebook" in in_process.refused("audit", "work.ipynb")
 

@@ -172,10 +172,10 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry that answers it, if one has most of its words and is ahead of
-    all others, and names the next ones; otherwise at most five candidates, each with the sentence
-    that fits best. "One vs another" and "the difference between one and another" find both. Raises
-    InputError for a word that is not explained, with words of similar spelling, and for a question
+    not count. A question finds the entry that answers it, if one has most of its words and is ahead
+    of all others, and names the next ones; otherwise at most five candidates, each with the
+    sentence that fits best. "One vs another" and "the difference between one and another" find
+    both. Raises InputError for a word that is not explained, with words of similar spelling, and for a question
     that no entry is near.
 
     >>> explain("One hot").entries[0].word
@@ -215,8 +215,8 @@ def _answer(asked: Set[str]) -> Entry | None:
     """Return the entry that surely answers a question, if there is one.
 
     It has a name of just the question's words; or it has most of them, if there are several, is
-    near enough to the question, and is ahead of the next one. One word that is not a name does not tell what is
-    asked about it.
+    near enough to the question, and is ahead of the next one. One word that is not a name does not
+    tell what is asked about it.
     """
     named_so = [entry for entry in entries() if asked in entry.phrases[: 1 + len(entry.also)]]
     if len(named_so) == 1:
