@@ -175,8 +175,8 @@ def explain(word: str | None = None) -> Explanations:
     not count. A question finds the entry that answers it, if one has most of its words and is ahead
     of all others, and names the next ones; otherwise at most five candidates, each with the
     sentence that fits best. "One vs another" and "the difference between one and another" find
-    both. Raises InputError for a word that is not explained, with words of similar spelling, and for a question
-    that no entry is near.
+    both. Raises InputError for a word that is not explained, with words of similar spelling, and
+    for a question that no entry is near.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
