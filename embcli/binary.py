@@ -41,8 +41,7 @@ class Folder:
         return str(self.path / name)
 
     def has(self, name: str) -> bool:
-        # What is no file is refused when it is opened. Path.exists raises errors for some names.
-        return os.path.exists(self.path / name)  # noqa: PTH110
+        return os.path.isfile(self.path / name)  # noqa: PTH113 - Path.is_file raises errors for some names
 
     def open(self, name: str) -> Binary:
         return Binary(self.path / name)

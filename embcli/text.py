@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_IN_RANGES = 100_000_000
 # A list of IDs, as Python, numpy and torch print it.
-_LIST = re.compile(r"(?:(?:\w+\.)?(?:tensor|array)\()?[\[({]([^][(){}]*)[\])}]\)?")
+_LIST = re.compile(r"(?:(?:\w+\.)?(?:tensor|array)\()?[\[(]([^][()]*)[\])]\)?")
 _UNREADABLE = re.compile(r"[^0-9\s]|[0-9]{19}", re.ASCII)  # numpy cannot read it as an ID
 
 

@@ -45,7 +45,7 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     path, _, size = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
         wrong = f"{name!r} is not like bpe:story.txt:1000"
-        raise InputError(f"{wrong}: N is the number of bytes and merges, 256 to 999999999")
+        raise InputError(f"{wrong}: N counts bytes and merges, at least 256, at most 999999999")
     count = int(size) - _BYTES
     tokens = _learnt(_read(path), count, notes)
     if len(tokens) < count:
