@@ -75,6 +75,21 @@ def test_added_rows_with_a_trace_of_what_made_them_look_untrained(rows, words):
     assert audit.status == 1
 
 
+def test_a_diff_says_that_rows_only_in_tuned_look_untrained(in_process):
+    old = trained()
+    audited(old)
+    Path("m").rename("base")
+    audit = audited(np.concatenate([old, old[[7, 7, 8, 9]]]), words_with_names())
+    (finding,) = [each for each in audit.findings if each.kind == "untrained"]
+    base = embcli.open("base")
+    tuned = embcli.open("m")
+
+    assert base.diff(tuned).untrained == (finding,)
+    assert base.diff(tuned, layer="token").untrained == (finding,)
+    assert tuned.diff(base).untrained == ()
+    assert f"\n{finding.text}\n" in in_process("diff", "base", "m").text
+
+
 def test_added_rows_that_were_moved_apart_are_trained():
     audit = audited(np.concatenate([trained(), normal(4, DIM, 3)]), words_with_names())
     assert audit.is_sound

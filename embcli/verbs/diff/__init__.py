@@ -8,6 +8,7 @@ vocabularies, and `page` shows a Diff.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -16,7 +17,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, RangeError, check_choice, check_top
-from embcli.layer import Layers, Origin, shape_of
+from embcli.layer import Layer, Layers, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed
@@ -35,6 +36,7 @@ from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.files.tensors import Tensor
+    from embcli.verbs.audit.finding import Finding
 
 __all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
 
@@ -64,6 +66,7 @@ class Diff(Result, verb="diff"):
     atol: float = 0.0
     head: Diff | None = None
     rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
+    untrained: tuple[Finding, ...] = ()  # what audit says of rows only in TUNED
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
@@ -149,6 +152,7 @@ class Diff(Result, verb="diff"):
         summary = {
             "counts": self.counts,
             "different": self.different,
+            "untrained": [finding.document() for finding in self.untrained],
             "matched_by": self.matching.by,
             "atol": self.atol,
             "head": self.head.counts if self.head else None,
@@ -263,7 +267,8 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
         return result
     if not base_head or not tuned_head or base_head.shape[1] != tuned_head.shape[1]:
         return result
-    return replace(result, head=_diff_of_layer(model, other, "head", options, notes))
+    head = _diff_of_layer(model, other, "head", options, notes)
+    return replace(result, head=head, untrained=result.untrained + head.untrained)
 
 
 def _own_head(model: Opened) -> Tensor | None:
@@ -307,9 +312,26 @@ def _diff_of_layer(
         matching=matching,
         **compared._asdict(),
         atol=options.atol,
+        untrained=_untrained(other.source, tuned[layer], layer, matching.alone[1], notes),
         top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,
     )
+
+
+def _untrained(
+    source: Source, opened: Layer, name: TokenLayer, added: np.ndarray, notes: Notes
+) -> tuple[Finding, ...]:
+    """Return what an audit of TUNED finds untrained, if some of it are rows that BASE lacks."""
+    from embcli.verbs.audit.files import files_of
+    from embcli.verbs.audit.matrix import audited_matrix
+    from embcli.verbs.audit.trained import check_untrained
+
+    if not len(added):
+        return ()
+    with suppress(InputError):  # A config.json is broken, which a note says.
+        matrix = audited_matrix(name, opened, files_of(source), notes.watch)
+        return tuple(each for each in check_untrained(matrix) if np.isin(each.ids, added).any())
+    return ()
 
 
 def _rules(
