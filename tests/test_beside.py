@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models
 
 import embcli
 from embcli import encodings
@@ -40,11 +41,12 @@ def test_a_tokenizer_that_changed_on_disk_is_read_anew():
 
 
 def test_ids_that_a_tokenizer_model_has_and_a_tokenizer_json_has_not_are_a_finding(in_process):
+    """Reserved tokens can have other names."""
     words = [word for word, _, _ in SCORED]
-    words[-2:] = [words[-1], words[-2]]
+    words[-3:] = ["<reserved>", words[-1], words[-2]]
     save_words("m/tokenizer.json", words)
     save_matrix("m/model.safetensors", normal(len(words), 3))
-    told = "tokenizer.model gives 2 tokens of tokenizer.json other IDs"
+    told = "tokenizer.model and tokenizer.json, which is read, differ in "
     assert told not in in_process("audit", "m").text
 
     sentencepiece(Path("m"), PAIR_MODEL, SCORED)
@@ -63,6 +65,20 @@ def test_the_words_of_sentence_transformers_stand_for_their_rows():
     assert opened.lookup("the cat").ids.tolist() == [2, 1]
     assert opened.audit().is_sound
     assert "stop words" in str(opened.audit().notes)
+
+
+@cases
+def test_a_vocabulary_beside_a_tokenizer_json_is_compared_with_it(name, content, merges, told):
+    tokenizer = Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
+    tokenizer.add_special_tokens(["[N]"])
+    save_matrix("m/model.safetensors", normal(4, 3))
+    tokenizer.save("m/tokenizer.json")
+    Path("m/merges.txt").write_text(merges)
+    Path("m", name).write_text(content)
+
+    found = [each.text for each in embcli.open("m").audit().findings if each.kind == "fit"]
+
+    assert found == told
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from embcli.binary import quoted
-from embcli.encodings.huggingface import HuggingFaceEncoding
+from embcli.encodings.encoding import call_package
+from embcli.encodings.huggingface import READERS, HuggingFaceEncoding
 from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding
-from embcli.wording import counted, first_of, in_data
+from embcli.wording import first_of, in_data
 
 # How files of weights are named that people load in place of one another.
 _WEIGHTS = re.compile(r".*\.safetensors|(pytorch_model|consolidated).*\.(bin|pth)")
@@ -34,19 +37,41 @@ def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding
 
 
 def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that a tokenizer.model gives the tokens of a tokenizer.json the same IDs."""
+    """Check that other files of the vocabulary say what tokenizer.json says.
+
+    transformers reads tokenizer.json, and other programs the others.
+    """
     encoding = files.encoding
     if not isinstance(encoding, HuggingFaceEncoding) or encoding.path.name != "tokenizer.json":
         return
-    path = encoding.path.with_name("tokenizer.model")
-    if not path.is_file():
-        return
-    ids = encoding.tokenizer.get_vocab(with_added_tokens=False)
-    names: list[str] = []
-    with suppress(InputError):  # A tokenizer.model need not be SentencePiece's.
+    ids = encoding.tokenizer.get_vocab()
+    merges = encoding.rules.get("merges")
+    for name in ("tokenizer.model", "vocab.txt", "vocab.json"):
+        path = encoding.path.with_name(name)
+        rules: dict[str, Any] = {}
+        with suppress(InputError):  # There need not be one, and of the kind that its name says.
+            rules = _rules_of(path, ids)
+        vocabulary = rules.get("vocab", {})
+        tokens = sorted(vocabulary, key=vocabulary.get)
+        others = [quoted(token) for token in tokens if ids.get(token) != vocabulary[token]]
+        if rules.get("merges", merges) != merges:
+            others.append("its merges")
+        if others:
+            text = f"{name} and tokenizer.json, which is read, differ in {first_of(others, 3)}"
+            yield Finding("finding", "fit", len(others), text)
+
+
+def _rules_of(path: Path, ids: Container[str]) -> dict[str, Any]:
+    """Return the IDs of the tokens of a vocabulary, `vocab`, and its merges if it has some.
+
+    Converters of a tokenizer.model give reserved tokens other names, so only known ones count.
+    """
+    if path.suffix == ".model":
         names = SentencePieceEncoding(path, path.name).names
-    others = [quoted(name) for place, name in enumerate(names) if ids.get(name, place) != place]
-    if others:
-        tokens = counted(len(others), "token")
-        text = f"{path.name} gives {tokens} of tokenizer.json other IDs: {first_of(others, 3)}"
-        yield Finding("finding", "fit", len(others), text)
+        return {"vocab": {name: place for place, name in enumerate(names) if name in ids}}
+    if path.suffix == ".txt":
+        from tokenizers.models import WordPiece
+
+        return {"vocab": call_package(path, "", lambda: WordPiece.read_file(str(path)))}
+    rules: dict[str, Any] = json.loads(READERS[path.name](path).to_str())["model"]
+    return rules
