@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, models
 
 import embcli
 from embcli import encodings
@@ -65,20 +64,6 @@ def test_the_words_of_sentence_transformers_stand_for_their_rows():
     assert opened.lookup("the cat").ids.tolist() == [2, 1]
     assert opened.audit().is_sound
     assert "stop words" in str(opened.audit().notes)
-
-
-@cases
-def test_a_vocabulary_beside_a_tokenizer_json_is_compared_with_it(name, content, merges, told):
-    tokenizer = Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
-    tokenizer.add_special_tokens(["[N]"])
-    save_matrix("m/model.safetensors", normal(4, 3))
-    tokenizer.save("m/tokenizer.json")
-    Path("m/merges.txt").write_text(merges)
-    Path("m", name).write_text(content)
-
-    found = [each.text for each in embcli.open("m").audit().findings if each.kind == "fit"]
-
-    assert found == told
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])

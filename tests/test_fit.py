@@ -556,6 +556,13 @@ def test_roles_and_dtypes_that_may_be_wrong_are_remarks(settings, names, texts):
 
 
 @cases
+def test_files_of_a_tokenizer_that_say_different_things(files, texts):
+    for name, content in files.items():
+        Path("m", name).write_text(content if isinstance(content, str) else json.dumps(content))
+    assert [each.text for each in audited().findings if each.kind not in IGNORED] == texts
+
+
+@cases
 def test_a_remark_gives_status_1_if_its_kind_is_named(fail_on, status, in_process):
     write_tensors(vectors(1, ROWS + 8), vectors(2))
     write_json("tokenizer_config.json", **PLAIN, chat_template="<|im_end|>", bos_token="</s>")

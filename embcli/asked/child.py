@@ -97,7 +97,10 @@ def _answer(question: Facts) -> Facts:
 
 def _cause(error: BaseException) -> str:
     """Return what an error says, on one line; if it has a cause, what that says."""
-    message = str(error.__cause__ or error) or type(error).__name__
+    cause = error.__cause__ or error
+    message = str(cause) or type(error).__name__
+    if isinstance(cause, KeyError) and " " not in message:
+        message = f"{message} is missing or unknown"
     return " ".join(message.split())[:300]
 
 
@@ -271,7 +274,10 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except Exception as error:
         if "allocate memory" in str(error):
             raise MemoryError from None
-        return {**facts, "failure": f"cannot be made of config.json: {_cause(error)}"}
+        failure = f"cannot be made of config.json: {_cause(error)}"
+        if "CONVERSION" in failure:  # It names the entries of a report that it has logged.
+            failure = "cannot be made: tensors of the file that it joins do not fit together"
+        return {**facts, "failure": failure}
 
     missing = []
     for name in found["missing_keys"]:

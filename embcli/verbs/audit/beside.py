@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from embcli.binary import quoted
-from embcli.encodings.encoding import call_package
-from embcli.encodings.huggingface import READERS, HuggingFaceEncoding
+from embcli.encodings.encoding import call_package, sibling_json
+from embcli.encodings.huggingface import READERS, HuggingFaceEncoding, read_tokenizer
 from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
@@ -37,9 +37,9 @@ def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding
 
 
 def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that other files of the vocabulary say what tokenizer.json says.
+    """Check that other files of the tokenizer say what tokenizer.json says.
 
-    transformers reads tokenizer.json, and other programs the others.
+    transformers reads tokenizer.json first, and other programs the others.
     """
     encoding = files.encoding
     if not isinstance(encoding, HuggingFaceEncoding) or encoding.path.name != "tokenizer.json":
@@ -59,6 +59,20 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fi
         if others:
             text = f"{name} and tokenizer.json, which is read, differ in {first_of(others, 3)}"
             yield Finding("finding", "fit", len(others), text)
+
+    lowers = _lowers(encoding.tokenizer)
+    stated = sibling_json(encoding.path, "tokenizer_config.json").get("do_lower_case", lowers)
+    if {lowers, _lowers(read_tokenizer(encoding.path))} != {bool(stated)}:
+        text = (
+            "do_lower_case of tokenizer_config.json, tokenizer.json and the tokenizer's class "
+            "differ in whether texts become lower case"
+        )
+        yield Finding("finding", "fit", 1, text)
+
+
+def _lowers(tokenizer: Any) -> bool:
+    normalizer = tokenizer.normalizer
+    return normalizer is not None and "a" in normalizer.normalize_str("A")
 
 
 def _rules_of(path: Path, ids: Container[str]) -> dict[str, Any]:

@@ -35,6 +35,14 @@ def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
         yield Finding(level, "template", len(names), text)
 
 
+def check_bos(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+    """Say that a chat begins with two bos if special tokens are added to it."""
+    added = {*files.rows_of("bos")} & {*files.rows_of("post_processor")}
+    if added and "bos_token" in " ".join(_templates(checkpoint.tensors)):
+        text = "the chat template begins with bos, and the tokenizer adds one to each text"
+        yield Finding("remark", "template", 1, text)
+
+
 def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that no chat template is empty, or has an error of syntax."""
     for template in _templates(checkpoint.tensors):
