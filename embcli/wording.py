@@ -41,6 +41,7 @@ def counted(number: int, thing: str) -> str:
 
 def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
     """Return the first words, joined, with dots for the others."""
+    top = min(top, 1 << 30)  # islice takes no larger number
     shown_words = list(islice(words, top + 1))
     if len(shown_words) > top:
         shown_words[top] = "..."

@@ -197,7 +197,6 @@ def audit(
     shape_of(source, names[0])  # raises InputError for a model without a head
     layers = source.open(dict.fromkeys(names), notes)
     matrices = [audited_matrix(name, layers[name], files, notes.watch) for name in names]
-    longest = max(len(matrix.norms) for matrix in matrices)
     is_copy = files.head is not None and files.head.relation == "equal"
     if len(matrices) == 2:
         token, head = matrices
@@ -225,6 +224,6 @@ def audit(
         findings=tuple(findings),
         not_checked=tuple(not_checked),
         fail_on=failing,
-        top=min(top, longest),
+        top=top,
         notes=notes,
     )

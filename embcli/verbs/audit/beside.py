@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Container, Iterator
 from contextlib import suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from embcli.binary import quoted
-from embcli.encodings.encoding import call_package, sibling_json
+from embcli.encodings.encoding import Rules, sibling_json
 from embcli.encodings.huggingface import READERS, HuggingFaceEncoding, read_tokenizer
 from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
@@ -48,12 +47,9 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fi
     merges = encoding.rules.get("merges")
     for name in ("tokenizer.model", "vocab.txt", "vocab.json"):
         path = encoding.path.with_name(name)
-        rules: dict[str, Any] = {}
-        with suppress(InputError):  # There need not be one, and of the kind that its name says.
-            rules = _rules_of(path, ids)
+        rules = _rules_of(path, ids)
         vocabulary = rules.get("vocab", {})
-        tokens = sorted(vocabulary, key=vocabulary.get)
-        others = [quoted(token) for token in tokens if ids.get(token) != vocabulary[token]]
+        others = [quoted(token) for token in vocabulary if ids.get(token) != vocabulary[token]]
         if rules.get("merges", merges) != merges:
             others.append("its merges")
         if others:
@@ -75,17 +71,14 @@ def _lowers(tokenizer: Any) -> bool:
     return normalizer is not None and "a" in normalizer.normalize_str("A")
 
 
-def _rules_of(path: Path, ids: Container[str]) -> dict[str, Any]:
+def _rules_of(path: Path, ids: Container[str]) -> Rules:
     """Return the IDs of the tokens of a vocabulary, `vocab`, and its merges if it has some.
 
     Converters of a tokenizer.model give reserved tokens other names, so only known ones count.
     """
-    if path.suffix == ".model":
+    with suppress(InputError):  # There need not be one, and of the kind that its name says.
+        if path.name in READERS:
+            return HuggingFaceEncoding(path, path.name, lambda: READERS[path.name](path)).rules
         names = SentencePieceEncoding(path, path.name).names
         return {"vocab": {name: place for place, name in enumerate(names) if name in ids}}
-    if path.suffix == ".txt":
-        from tokenizers.models import WordPiece
-
-        return {"vocab": call_package(path, "", lambda: WordPiece.read_file(str(path)))}
-    rules: dict[str, Any] = json.loads(READERS[path.name](path).to_str())["model"]
-    return rules
+    return {}

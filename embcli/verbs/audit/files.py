@@ -108,7 +108,7 @@ class ModelFiles:
         ids = unknown
         with suppress(InputError):  # Not every encoding can split a text.
             ids = {*encoding.encode("\U000e0041").tolist()}  # a letter that no vocabulary has
-        return unknown if unknown.isdisjoint(ids) else set()
+        return unknown - ids
 
     @cached_property
     def input_tensors(self) -> list[str]:

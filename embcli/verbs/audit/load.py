@@ -45,14 +45,9 @@ def _why_not(checkpoint: Checkpoint) -> str:
         reason = "adapter_config.json names another model"
     elif isinstance(layers, int) and layers > len(tensors):
         reason = f"config.json states {layers:,} layers, more than the file has tensors"
-    elif not _has_layers(tensors):
+    elif not any(map(NUMBER.search, tensors)):
         reason = "the file has no layers"
     return reason
-
-
-def _has_layers(names: Iterable[str]) -> bool:
-    """Return whether names of tensors have numbers, as those of all layers: `h.0.attn.weight`."""
-    return any(part.isdigit() for name in names for part in name_parts(name))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from contextlib import suppress
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.files.tensors import Tensors
 from embcli.verbs.audit.added import Trace
 from embcli.verbs.audit.finding import Finding, Level, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -50,7 +49,10 @@ def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
     checkpoint = matrix.files.checkpoint
     if checkpoint is None or not checkpoint.roles.config:
         return
-    if _values_of(checkpoint.tensors) < _LEAST_VALUES:
+    values = 0
+    with suppress(InputError):  # An index names what its file lacks.
+        values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
+    if values < _LEAST_VALUES:
         return
     for found in matrix.initial:
         ids = tuple(range(found.first, found.stop))
@@ -59,14 +61,6 @@ def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
             f"{found.distribution} values around 0 in each column"
         )
         yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
-
-
-def _values_of(tensors: Tensors) -> int:
-    values = 0
-    for name in tensors:
-        with suppress(InputError):  # An index names what its file lacks.
-            values += math.prod(tensors[name].shape)
-    return values
 
 
 def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:

@@ -231,19 +231,18 @@ def diff(
     if compared == "token":
         remark_scaled(notes, model, other)
     converted = Converted.of(model.source, other.source)
-    options = _Options(atol, top, converted)
+    options = _Options(atol, converted)
     result = _diff_of_layer(model, other, compared, options, notes)
     if text is not None:
         vocabulary(model)
         vocabulary(other)
     rules = _rules(model.source.encoding, other.source.encoding, text, converted)
-    result = replace(result, rules=rules)
+    result = replace(result, rules=rules, top=top)
     return result if layer else _with_heads(result, model, other, options)
 
 
 class _Options(NamedTuple):
     atol: float
-    top: int
     converted: Converted | None
 
 
@@ -313,7 +312,6 @@ def _diff_of_layer(
         **compared._asdict(),
         atol=options.atol,
         untrained=_untrained(other.source, tuned[layer], layer, matching.alone[1], notes),
-        top=min(options.top, max(*sizes, base[layer].shape[1])),
         notes=notes,
     )
 
@@ -326,12 +324,12 @@ def _untrained(
     from embcli.verbs.audit.matrix import audited_matrix
     from embcli.verbs.audit.trained import check_untrained
 
-    if not len(added):
-        return ()
-    with suppress(InputError):  # A config.json is broken, which a note says.
-        matrix = audited_matrix(name, opened, files_of(source), notes.watch)
-        return tuple(each for each in check_untrained(matrix) if np.isin(each.ids, added).any())
-    return ()
+    found: list[Finding] = []
+    if len(added):
+        with suppress(InputError):  # A config.json is broken, which a note says.
+            matrix = audited_matrix(name, opened, files_of(source), notes.watch)
+            found += check_untrained(matrix)
+    return tuple(each for each in found if np.isin(each.ids, added).any())
 
 
 def _rules(
