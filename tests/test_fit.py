@@ -82,7 +82,13 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process):
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [(math.nan, {"non-finite"}), (-math.inf, {"non-finite"}), (1.0, set()), (0.0, {"zero"})],
+    [
+        (math.nan, {"non-finite"}),
+        (-math.inf, {"non-finite"}),
+        (1e20, {"non-finite"}),
+        (1.0, set()),
+        (0.0, {"zero"}),
+    ],
 )
 @pytest.mark.parametrize("name", ["norm.weight", "layers.1.up.weight", "layers.1.w.weight"])
 def test_other_tensors_are_finite_and_not_zero_where_their_like_are_not(name, value, verdict):
@@ -174,7 +180,7 @@ def test_tensors_that_change_all_token_rows_are_finite(name, in_process):
 
     assert audit.broken == (("non-finite",) if name else ())
     assert audit.not_checked == ()
-    text = f"1 other tensor with NaN or infinite values: {name}"
+    text = f"1 other tensor with NaN, infinite or overflowing values: {name}"
     assert (text in in_process("audit", "m").text) == bool(name)
 
 

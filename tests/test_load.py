@@ -321,7 +321,7 @@ def rename(name: str) -> None:
             lambda: rename("weights.safetensors"),
             "it loads model.safetensors, and not weights.safetensors",
         ),
-        (lambda: Path("m/config.json").unlink(), "there is no config.json"),
+        (lambda: Path("m/config.json").unlink(), "config.json is missing or empty"),
         (
             lambda: Path("m/adapter_config.json").write_text("{}"),
             "adapter_config.json names another model",

@@ -18,7 +18,7 @@ from embcli.files.special_ids import SpecialId, special_ids
 from embcli.layer import Source, shape_of
 
 # The norm from which on a row overflows: its square in float32, and the norm itself in float16.
-_OVERFLOW_AT = 1.8446744e19
+OVERFLOW_AT = 1.8446744e19
 _OVERFLOW_AT_IN_FLOAT16 = 65_520.0
 
 
@@ -70,7 +70,7 @@ class ModelFiles:
     @property
     def overflow_at(self) -> float:
         """The norm from which on a row overflows in the dtype that config.json names."""
-        return _OVERFLOW_AT_IN_FLOAT16 if self.stated_dtype == "float16" else _OVERFLOW_AT
+        return _OVERFLOW_AT_IN_FLOAT16 if self.stated_dtype == "float16" else OVERFLOW_AT
 
     @cached_property
     def head(self) -> Head | None:

@@ -89,7 +89,7 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the sizes in config.json are those of the tensors."""
     roles = checkpoint.roles
     if not roles.config:
-        yield NotChecked("a config.json (there is none)")
+        yield NotChecked("a config.json (missing or empty)")
     if PART_WITH_INDEX.fullmatch(checkpoint.tensors.path.name):
         yield NotChecked("the other files of the model")
     try:

@@ -40,7 +40,7 @@ def _why_not(checkpoint: Checkpoint) -> str:
     elif tensors.path.name not in _LOADED:
         reason = f"it loads {_LOADED[0]}, and not {in_data(tensors.path.name)}"
     elif not checkpoint.config:
-        reason = "there is no config.json"
+        reason = "config.json is missing or empty"
     elif tensors.path.with_name("adapter_config.json").is_file():
         reason = "adapter_config.json names another model"
     elif isinstance(layers, int) and layers > len(tensors):

@@ -7,14 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 
-import numpy as np
-
 from embcli.asked.weights import NUMBER, ModelFacts
 from embcli.errors import InputError
 from embcli.files.quantised import SCALED_DTYPES
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
-from embcli.verbs.audit.files import ModelFiles
+from embcli.verbs.audit.files import OVERFLOW_AT, ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, NotChecked
 from embcli.wording import counted, first_of
 
@@ -29,10 +27,13 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
         largest = _largest_values(files.checkpoint.tensors, names, files.input_tensors)
 
     # A mask can have infinite values.
-    non_finite = [name for name in largest if "mask" not in name and not largest[name] < np.inf]
+    non_finite = []
+    for name, value in largest.items():
+        if "mask" not in name and not value < OVERFLOW_AT:
+            non_finite.append(name)
     if non_finite:
-        text = f"{counted(len(non_finite), 'other tensor')} with NaN or infinite values: "
-        text += first_of(non_finite, 3)
+        text = f"{counted(len(non_finite), 'other tensor')} with NaN, infinite or "
+        text += f"overflowing values: {first_of(non_finite, 3)}"
         yield Finding("alarm", "non-finite", len(non_finite), text)
     unscaled = _without_scale(files, largest)
     if unscaled:
