@@ -98,10 +98,10 @@ def _answer(question: Facts) -> Facts:
 def _cause(error: BaseException) -> str:
     """Return what an error says, on one line; if it has a cause, what that says."""
     cause = error.__cause__ or error
-    message = str(cause) or type(error).__name__
-    if isinstance(cause, KeyError) and " " not in message:
-        message = f"{message} is missing or unknown"
-    return " ".join(message.split())[:300]
+    words = str(cause).split()
+    if isinstance(cause, KeyError) and len(words) == 1:
+        words.append("is missing or unknown")
+    return " ".join(words)[:300] or type(error).__name__
 
 
 # --- tokenizers -----------------------------------------------------------------------------------

@@ -59,11 +59,13 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fi
     lowers = _lowers(encoding.tokenizer)
     stated = sibling_json(encoding.path, "tokenizer_config.json").get("do_lower_case", lowers)
     if {lowers, _lowers(read_tokenizer(encoding.path))} != {bool(stated)}:
-        text = (
+        yield Finding(
+            "finding",
+            "fit",
+            1,
             "do_lower_case of tokenizer_config.json, tokenizer.json and the tokenizer's class "
-            "differ in whether texts become lower case"
+            "differ in whether texts become lower case",
         )
-        yield Finding("finding", "fit", 1, text)
 
 
 def _lowers(tokenizer: Any) -> bool:
