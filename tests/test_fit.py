@@ -332,6 +332,19 @@ def test_positions_of_config_json_are_those_of_a_learned_layer(settings, is_find
     assert any("its position matrix has rows for" in text for text in texts) == is_finding
 
 
+@cases
+def test_texts_are_not_cut_to_more_tokens_than_an_encoder_has_positions(
+    settings, name, key, longest, is_finding
+):
+    """A larger one is an index without a row; how long a text gets that a model writes is open."""
+    write_json("config.json", **config(**settings))
+    write_json(name, **PLAIN, **{key: longest})
+    tensors = {"embed_tokens.weight": vectors(1), "embed_positions.weight": vectors(3, 16)}
+    save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")
+    text = f"{key} of {name} is {longest:,}; there are"
+    assert any(finding.text.startswith(text) for finding in audited().findings) == is_finding
+
+
 @pytest.mark.parametrize("missing", [*list(BERT)[1:2], *list(BERT)[3:4]])
 def test_a_file_without_what_the_first_block_needs_is_not_sound(missing):
     tensors = dict(BERT)
@@ -341,18 +354,6 @@ def test_a_file_without_what_the_first_block_needs_is_not_sound(missing):
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
     assert "is a 'bert' model, and it has no" in audit.findings[1].text
-
-
-@cases
-def test_the_token_types_of_config_json_are_those_of_their_matrix(types, is_finding):
-    settings = {"model_type": "bert", "architectures": ["BertModel"], "type_vocab_size": types}
-    write_json("config.json", **config(**settings))
-    save_file(BERT, "m/model.safetensors")
-    audit = audited()
-    assert audit.kinds("finding") == (("fit",) if is_finding else ())
-    text = f"type_vocab_size {types}; it has 'embeddings.token_type_embeddings.weight' (2, 8)"
-    assert (text in " ".join(finding.text for finding in audit.findings)) == is_finding
-    assert not audit.broken
 
 
 def test_a_tokenizer_that_cannot_be_read_is_a_finding():
@@ -393,6 +394,18 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
         texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
         assert len(texts) == (count < 2)
         assert all(text.startswith(f"tokenizer.json has {count} merge") for text in texts)
+
+
+@cases
+def test_a_tokenizer_json_without_a_token_of_a_byte_or_with_another_id_is_a_finding(change, text):
+    letters = [chr(ord("!") + place) for place in range(TOKENS - len(NAMES))]
+    vocab = {token: token_id for token_id, token in enumerate([*NAMES, *letters])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
+    tokenizer.add_special_tokens(NAMES)
+    described = json.loads(tokenizer.to_str())
+    write_json("tokenizer.json", **described | change)
+    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
+    assert texts == [text] * bool(text)
 
 
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(

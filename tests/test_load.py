@@ -342,6 +342,12 @@ def test_nobody_is_asked(asked, change, reason):
     assert asked.folders == []
 
 
+def test_weights_beside_a_file_that_names_another_model_are_not_what_is_loaded(asked):
+    Path("m/adapter_config.json").write_text("{}")
+    text = "transformers loads other weights: adapter_config.json names another model"
+    assert found(audited(), "load") == [("finding", 1, text)]
+
+
 def test_a_seeded_layer_and_a_chosen_tensor_have_no_class(asked):
     assert embcli.seeded(vocab=6, dim=3).audit().loading.in_words == ""
     assert embcli.open("m", tensor=LAYER).audit().loading.in_words == ""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of a byte
 MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
+_IN_UTF8 = 243  # bytes that a text can have
 _BYTES_PER_CHARACTER = 150  # of the memory in which the package keeps the tokens of a text
 
 
@@ -118,20 +119,28 @@ class HuggingFaceEncoding(Encoding):
 
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
-        """Yield in words that merges are missing, and the first two tokens that have one ID."""
+        """Yield in words what is missing, wrong IDs around a text, and two tokens with one ID."""
         if self.rules["type"] == "BPE":
             merges = self.rules["merges"]
-            added = {token["content"] for token in self.rules["added_tokens"]}
             parts = {token for token in self.rules["vocab"] if len(token) > 1}
-            tokens = {token for token in parts - added if not _BYTE.fullmatch(token)}
+            tokens = parts.difference(self.added.values(), filter(_BYTE.fullmatch, parts))
             if len(merges) < len(tokens) / 2:
                 merges_in_words = counted(len(merges), "merge")
                 yield f"{self.path.name} has {merges_in_words} for {len(tokens):,} tokens"
 
+            single = len(self.rules["vocab"]) - len(parts)
+            if self._to_bytes is byte_level_to_bytes and single < _IN_UTF8:
+                yield f"{self.path.name} has tokens for {single} bytes; texts lose all others"
+
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        around = self.tokenizer.encode("")
+        for name, token_id in zip(around.tokens, around.ids, strict=True):
+            own_id = vocabulary.get(name, token_id)
+            if own_id != token_id:
+                yield f"{self.path.name} adds {name!r} as ID {token_id}; its ID is {own_id}"
+
         names: dict[int, str] = {}
-        for name in sorted(vocabulary):
-            token_id = vocabulary[name]
+        for name, token_id in sorted(vocabulary.items()):
             first = names.setdefault(token_id, name)
             if first != name:
                 yield f"{self.path.name} gives {first!r} and {name!r} one ID, {token_id}"

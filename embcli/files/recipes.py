@@ -23,6 +23,7 @@ from embcli.files.families import (
     padding_of,
 )
 from embcli.files.roles import Roles
+from embcli.files.tensors import Tensor
 from embcli.recipe import AddPosition, AddType, Norm, Project, Recipe, RecipeStep, Scale
 from embcli.wording import counted
 
@@ -76,28 +77,25 @@ def wrong_dimension(roles: Roles) -> str:
     return _contradiction(roles, keys, dim, found)
 
 
-def wrong_positions(roles: Roles) -> str:
-    """Return in words that config.json has another number of positions than their matrix.
+def learned_positions(roles: Roles) -> Tensor | None:
+    """Return the position matrix whose rows are added to those of tokens, if it is a learned one.
 
     Only a family that adds rows of such a matrix has one; else it belongs to a vision tower.
     """
     family = roles.family
-    if family is None or AddPosition not in map(type, family.steps):
+    if family is None or family.sinusoid_formula or AddPosition not in map(type, family.steps):
+        return None
+    return roles.find("position")
+
+
+def wrong_positions(roles: Roles) -> str:
+    """Return in words that config.json has another number of positions than their matrix."""
+    position = learned_positions(roles)
+    if position is None or roles.family is None:
         return ""
-    position = roles.find("position")
-    if position is None or family.sinusoid_formula:
-        return ""
-    rows = position.shape[0] - family.position_offset
+    rows = position.shape[0] - roles.family.position_offset
     keys = ("n_positions", "max_position_embeddings")
     return _contradiction(roles, keys, rows, f"its position matrix has rows for {rows:,}")
-
-
-def wrong_types(roles: Roles) -> str:
-    """Return in words that config.json has another number of token types than their matrix."""
-    types = roles.find("token_type")
-    if types is None:
-        return ""
-    return _contradiction(roles, ["type_vocab_size"], types.shape[0], f"it has {types}")
 
 
 def _contradiction(roles: Roles, keys: Iterable[str], size: int, found: str) -> str:

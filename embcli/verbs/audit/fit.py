@@ -12,10 +12,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from embcli.binary import quoted
-from embcli.encodings.encoding import OwnWords, UnknownTokenizerError
+from embcli.encodings.encoding import OwnWords, UnknownTokenizerError, sibling_json
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.recipes import wrong_dimension, wrong_positions, wrong_types
+from embcli.files.recipes import (
+    learned_positions,
+    wrong_dimension,
+    wrong_positions,
+)
 from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
@@ -23,6 +27,12 @@ from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, rows_in_words
 from embcli.wording import counted, first_of
 
+# Where files state the number of tokens to which a text is cut.
+_LONGEST = {
+    "tokenizer_config.json": "model_max_length",
+    "sentence_bert_config.json": "max_seq_length",
+}
+_NO_LENGTH = 10**20  # what transformers takes for no length, at least
 # How the names of classes end that write text.
 _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
@@ -66,6 +76,21 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Findi
         yield Finding("alarm", "positions", len(values), text)
 
 
+def _too_long_texts(checkpoint: Checkpoint) -> Iterator[Finding]:
+    """Yield that texts are cut to more tokens than there are learned positions.
+
+    A model that writes is seldom given a text that long.
+    """
+    position = learned_positions(checkpoint.roles)
+    if position is None or _is_writer(checkpoint):
+        return
+    rows = position.shape[0] - checkpoint.roles.first_position
+    for name, key in _LONGEST.items():
+        longest = sibling_json(checkpoint.tensors.path, name).get(key)
+        if isinstance(longest, int) and rows < longest < _NO_LENGTH:
+            yield _misfit(f"{key} of {name} is {longest:,}; there are {rows:,} positions")
+
+
 def check_tokenizer(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the tokenizer beside the weights is known and not damaged."""
     error = checkpoint.tokenizer_error
@@ -96,10 +121,10 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         for text in (
             wrong_dimension(roles) or _wrong_recipe(checkpoint),
             wrong_positions(roles),
-            wrong_types(roles),
         ):
             if text:
                 yield _misfit(text)
+        yield from _too_long_texts(checkpoint)
     except InputError as error:
         yield NotChecked(f"positions and token types: {error}")
 

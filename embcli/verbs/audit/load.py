@@ -28,6 +28,7 @@ _LOADED = (
     "pytorch_model.bin.index.json",
 )
 _FORMATS = ("safetensors", "PyTorch")
+_ADAPTER = "adapter_config.json names another model"
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
@@ -42,7 +43,7 @@ def _why_not(checkpoint: Checkpoint) -> str:
     elif not checkpoint.config:
         reason = "config.json is missing or empty"
     elif tensors.path.with_name("adapter_config.json").is_file():
-        reason = "adapter_config.json names another model"
+        reason = _ADAPTER
     elif isinstance(layers, int) and layers > len(tensors):
         reason = f"config.json states {layers:,} layers, more than the file has tensors"
     elif not any(map(NUMBER.search, tensors)):
@@ -86,7 +87,9 @@ class Loading:
 
     def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
-        if self.not_asked:
+        if self.not_asked == _ADAPTER:
+            yield Finding("finding", "load", 1, f"transformers loads other weights: {_ADAPTER}")
+        elif self.not_asked:
             yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
         if self.facts is None or checkpoint is None:
             return

@@ -12,8 +12,9 @@ from embcli.errors import InputError
 from embcli.files.quantised import SCALED_DTYPES
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
+from embcli.names import Fault
 from embcli.verbs.audit.files import OVERFLOW_AT, ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
 from embcli.wording import counted, first_of
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
@@ -31,23 +32,30 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     for name, value in largest.items():
         if "mask" not in name and not value < OVERFLOW_AT:
             non_finite.append(name)
-    if non_finite:
-        text = f"{counted(len(non_finite), 'other tensor')} with NaN, infinite or "
-        text += f"overflowing values: {first_of(non_finite, 3)}"
-        yield Finding("alarm", "non-finite", len(non_finite), text)
+    yield from _said(
+        "alarm",
+        "non-finite",
+        non_finite,
+        "other tensor",
+        "with NaN, infinite or overflowing values",
+    )
     unscaled = _without_scale(files, largest)
-    if unscaled:
-        text = f"{counted(len(unscaled), 'quantised weight')} without a non-zero scale: "
-        text += first_of(unscaled, 3)
-        yield Finding("alarm", "load", len(unscaled), text)
+    yield from _said("alarm", "load", unscaled, "quantised weight", "without a non-zero scale")
     zero = _zero_weights(largest, facts)
-    if zero:
-        text = f"{counted(len(zero), 'other tensor')} with only zeros: {first_of(zero, 3)}"
-        yield Finding("finding", "zero", len(zero), text)
+    yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
     if files.checkpoint:
         yield from _copied_layers(files.checkpoint.tensors, largest)
     if len(largest) < len(names):
         yield NotChecked(counted(len(names) - len(largest), "other tensor"))
+
+
+def _said(
+    level: Level, kind: Fault, names: list[str], noun: str, problem: str
+) -> Iterator[Finding]:
+    """Yield a finding about the tensors of these names, or nothing if there are none."""
+    if names:
+        text = f"{counted(len(names), noun)} {problem}: {first_of(names, 3)}"
+        yield Finding(level, kind, len(names), text)
 
 
 def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:
