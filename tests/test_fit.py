@@ -320,19 +320,6 @@ def test_the_dimension_of_config_json_is_that_of_the_rows(settings, is_finding):
 
 
 @cases
-def test_positions_of_config_json_are_those_of_a_learned_layer(settings, is_finding):
-    """OPT's layer has two rows before that of position 0; Marian's is no learned one.
-
-    Where the text model adds no rows, the matrix is that of a vision tower.
-    """
-    write_json("config.json", **config(**settings))
-    tensors = {"embed_tokens.weight": vectors(1), "embed_positions.weight": vectors(3, 16)}
-    save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")
-    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
-    assert any("its position matrix has rows for" in text for text in texts) == is_finding
-
-
-@cases
 def test_texts_are_not_cut_to_more_tokens_than_an_encoder_has_positions(
     settings, name, key, longest, is_finding
 ):
@@ -343,6 +330,12 @@ def test_texts_are_not_cut_to_more_tokens_than_an_encoder_has_positions(
     save_file({**tensors, "lm_head.weight": vectors(2)}, "m/model.safetensors")
     text = f"{key} of {name} is {longest:,}; there are"
     assert any(finding.text.startswith(text) for finding in audited().findings) == is_finding
+
+
+def test_a_token_matrix_that_was_saved_empty_is_named_as_that(in_process):
+    write_tensors(token=np.zeros(0, np.float32), head=vectors(2))
+    error = in_process.refused("audit", "m")
+    assert "'model.embed_tokens.weight' (0) float32 is empty" in error
 
 
 @pytest.mark.parametrize("missing", [*list(BERT)[1:2], *list(BERT)[3:4]])
@@ -397,7 +390,7 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
 
 
 @cases
-def test_a_tokenizer_json_without_a_token_of_a_byte_or_with_another_id_is_a_finding(change, text):
+def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_finding(change, text):
     letters = [chr(ord("!") + place) for place in range(TOKENS - len(NAMES))]
     vocab = {token: token_id for token_id, token in enumerate([*NAMES, *letters])}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
@@ -489,10 +482,10 @@ def test_the_tables_of_a_gguf_file_have_a_value_for_each_token(arrays, text):
 
 
 @cases
-def test_files_that_give_different_ids_get_a_remark(value, remarks):
-    write_json("generation_config.json", eos_token_id=value)
+def test_different_ids_get_a_remark_and_those_of_an_image_a_finding(ids, level, count):
+    write_json("generation_config.json", **ids)
     audit = audited()
-    assert found_kinds(audit, "remark").count("special-ids") == remarks
+    assert found_kinds(audit, level).count("special-ids") == count
     assert not audit.broken
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of a byte
 MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
 _IN_UTF8 = 243  # bytes that a text can have
+_UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
 _BYTES_PER_CHARACTER = 150  # of the memory in which the package keeps the tokens of a text
 
 
@@ -123,7 +124,8 @@ class HuggingFaceEncoding(Encoding):
         if self.rules["type"] == "BPE":
             merges = self.rules["merges"]
             parts = {token for token in self.rules["vocab"] if len(token) > 1}
-            tokens = parts.difference(self.added.values(), filter(_BYTE.fullmatch, parts))
+            of_bytes = [token for token in parts if _BYTE.fullmatch(token)]
+            tokens = parts.difference(self.added.values(), of_bytes)
             if len(merges) < len(tokens) / 2:
                 merges_in_words = counted(len(merges), "merge")
                 yield f"{self.path.name} has {merges_in_words} for {len(tokens):,} tokens"
@@ -131,6 +133,16 @@ class HuggingFaceEncoding(Encoding):
             single = len(self.rules["vocab"]) - len(parts)
             if self._to_bytes is byte_level_to_bytes and single < _IN_UTF8:
                 yield f"{self.path.name} has tokens for {single} bytes; texts lose all others"
+
+        try:
+            call_package(
+                self.path,
+                "it cannot split a text with a letter that it does not know",
+                lambda: self.tokenizer.encode(_UNKNOWN),
+            )
+        except InputError as error:
+            if self.rules["type"] != "WordLevel":  # Its words can be all that a text has.
+                yield str(error)
 
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
         around = self.tokenizer.encode("")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from embcli.binary import objects_in, quoted
@@ -72,9 +72,17 @@ def wrong_dimension(roles: Roles) -> str:
         *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
         *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
     )
+    settings = roles.settings
+    stated = {}
+    for key in keys:
+        if settings.values.get(key) is not None:
+            stated[key] = settings.whole(key, 0)
     dim = roles.token.shape[1]
-    found = f"rows of its token matrix have {counted(dim, 'column')}"
-    return _contradiction(roles, keys, dim, found)
+    if not stated or dim in stated.values():
+        return ""
+    sizes = ", ".join(f"{key} {value:,}" for key, value in stated.items())
+    columns = counted(dim, "column")
+    return f"{settings.where} says {sizes}; rows of its token matrix have {columns}"
 
 
 def learned_positions(roles: Roles) -> Tensor | None:
@@ -86,29 +94,6 @@ def learned_positions(roles: Roles) -> Tensor | None:
     if family is None or family.sinusoid_formula or AddPosition not in map(type, family.steps):
         return None
     return roles.find("position")
-
-
-def wrong_positions(roles: Roles) -> str:
-    """Return in words that config.json has another number of positions than their matrix."""
-    position = learned_positions(roles)
-    if position is None or roles.family is None:
-        return ""
-    rows = position.shape[0] - roles.family.position_offset
-    keys = ("n_positions", "max_position_embeddings")
-    return _contradiction(roles, keys, rows, f"its position matrix has rows for {rows:,}")
-
-
-def _contradiction(roles: Roles, keys: Iterable[str], size: int, found: str) -> str:
-    """Return in words that settings state sizes, and none is this one; empty if they do not."""
-    settings = roles.settings
-    stated = {}
-    for key in keys:
-        if settings.values.get(key) is not None:
-            stated[key] = settings.whole(key, 0)
-    if not stated or size in stated.values():
-        return ""
-    sizes = ", ".join(f"{key} {value:,}" for key, value in stated.items())
-    return f"{settings.where} says {sizes}; {found}"
 
 
 class _Completion:

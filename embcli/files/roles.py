@@ -164,6 +164,9 @@ class Roles:
                 f"{self.adapter}, and no tensor has the name of a token matrix",
                 "Merge it into its base model before saving: merge_and_unload of PEFT",
             )
+        for empty in self._named("token", lambda tensor: 0 in tensor.shape):
+            hint = "With ZeRO-3 of DeepSpeed, gather the parts before saving: zero_to_fp32.py"
+            raise tensors.file_error(f"{empty} is empty", hint)
         by_place = {tensor.stored_at: tensor for tensor in tensors.values() if tensor.is_matrix}
         matrices = list(by_place.values())
         is_numbered = PART_WITH_INDEX.fullmatch(tensors.path.name)

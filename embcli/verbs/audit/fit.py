@@ -18,7 +18,6 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.recipes import (
     learned_positions,
     wrong_dimension,
-    wrong_positions,
 )
 from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
@@ -33,6 +32,8 @@ _LONGEST = {
     "sentence_bert_config.json": "max_seq_length",
 }
 _NO_LENGTH = 10**20  # what transformers takes for no length, at least
+# Tokens that stand for what a model sees or hears: it looks for their IDs in a text.
+_STAND_INS = ("image", "video", "audio")
 # How the names of classes end that write text.
 _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
@@ -118,12 +119,9 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if PART_WITH_INDEX.fullmatch(checkpoint.tensors.path.name):
         yield NotChecked("the other files of the model")
     try:
-        for text in (
-            wrong_dimension(roles) or _wrong_recipe(checkpoint),
-            wrong_positions(roles),
-        ):
-            if text:
-                yield _misfit(text)
+        wrong = wrong_dimension(roles) or _wrong_recipe(checkpoint)
+        if wrong:
+            yield _misfit(wrong)
         yield from _too_long_texts(checkpoint)
     except InputError as error:
         yield NotChecked(f"positions and token types: {error}")
@@ -196,7 +194,8 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fin
             yield Finding(level, "special-ids", len(without_row), text)
         first = first_by_role.setdefault(special.role, special)
         if not set(special.ids) & set(first.ids):
-            yield Finding("remark", "special-ids", 1, f"{first} differs from {special}")
+            level = "finding" if special.role in _STAND_INS else "remark"
+            yield Finding(level, "special-ids", 1, f"{first} differs from {special}")
 
 
 def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
