@@ -324,7 +324,7 @@ def rename(name: str) -> None:
         (lambda: Path("m/config.json").unlink(), "config.json is missing or empty"),
         (
             lambda: Path("m/adapter_config.json").write_text("{}"),
-            "adapter_config.json names another model",
+            "adapter_config.json adds an adapter",
         ),
         (
             lambda: write_config(num_hidden_layers=10**9),
@@ -342,10 +342,11 @@ def test_nobody_is_asked(asked, change, reason):
     assert asked.folders == []
 
 
-def test_weights_beside_a_file_that_names_another_model_are_not_what_is_loaded(asked):
+def test_an_adapter_beside_weights_is_a_finding(asked):
     Path("m/adapter_config.json").write_text("{}")
-    text = "transformers loads other weights: adapter_config.json names another model"
-    assert found(audited(), "load") == [("finding", 1, text)]
+    ((level, _, text),) = found(audited(), "load")
+    assert level == "finding"
+    assert text.startswith("adapter_config.json adds an adapter to these weights")
 
 
 def test_a_seeded_layer_and_a_chosen_tensor_have_no_class(asked):

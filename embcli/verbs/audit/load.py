@@ -28,7 +28,7 @@ _LOADED = (
     "pytorch_model.bin.index.json",
 )
 _FORMATS = ("safetensors", "PyTorch")
-_ADAPTER = "adapter_config.json names another model"
+_ADAPTER = "adapter_config.json adds an adapter"
 
 
 def _why_not(checkpoint: Checkpoint) -> str:
@@ -88,7 +88,8 @@ class Loading:
     def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
         if self.not_asked == _ADAPTER:
-            yield Finding("finding", "load", 1, f"transformers loads other weights: {_ADAPTER}")
+            text = f"{_ADAPTER} to these weights, which counts twice if it is merged into them"
+            yield Finding("finding", "load", 1, text)
         elif self.not_asked:
             yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
         if self.facts is None or checkpoint is None:
