@@ -344,9 +344,8 @@ def test_nobody_is_asked(asked, change, reason):
 
 def test_an_adapter_beside_weights_is_a_finding(asked):
     Path("m/adapter_config.json").write_text("{}")
-    ((level, _, text),) = found(audited(), "load")
-    assert level == "finding"
-    assert text.startswith("adapter_config.json adds an adapter to these weights")
+    text = "adapter_config.json adds an adapter to these weights: twice, if merged"
+    assert found(audited(), "load") == [("finding", 1, text)]
 
 
 def test_a_seeded_layer_and_a_chosen_tensor_have_no_class(asked):

@@ -88,8 +88,7 @@ class Loading:
     def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
         if self.not_asked == _ADAPTER:
-            text = f"{_ADAPTER} to these weights, which counts twice if it is merged into them"
-            yield Finding("finding", "load", 1, text)
+            yield Finding("finding", "load", 1, f"{_ADAPTER} to these weights: twice, if merged")
         elif self.not_asked:
             yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
         if self.facts is None or checkpoint is None:
