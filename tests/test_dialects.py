@@ -374,6 +374,7 @@ DAMAGED = [
     ("tokenizer.model", ""),
     ("tokenizer.model", "\x0a\x7fa"),
     ("tokenizer.model", "\x0b\x01a"),
+    ("tokenizer.model", "\x0a\x03\x0a\x01\udcff"),
     ("tokenizer.model", "\x0a\x03\x0a\x01a"),
     ("tokenizer.model", "\x0a\x03\x0a\x01a\x12\x02\x18\x04"),
 ]

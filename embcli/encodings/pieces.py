@@ -335,6 +335,9 @@ class Unigrams(PieceTokenizer):
         `leads`, only the first word of a text gets one more.
         """
         from sentencepiece import SentencePieceNormalizer
+
+        # protobuf makes its classes when it is imported.
+        from sentencepiece.sentencepiece_model_pb2 import NormalizerSpec  # type: ignore[attr-defined]
         from tokenizers import models
 
         super().__init__()
@@ -344,7 +347,14 @@ class Unigrams(PieceTokenizer):
         self._model = models.Unigram(vocabulary, unk_id=len(scored), byte_fallback=False)
         self._ids_of_model = [*(token_id for token_id, _ in tokens.values()), unknown]
 
-        self._normalizer = SentencePieceNormalizer(model_proto=_normalizer_model(charsmap))
+        # It only replaces characters.
+        only_replaces = NormalizerSpec(
+            precompiled_charsmap=charsmap,
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            escape_whitespaces=False,
+        )
+        self._normalizer = SentencePieceNormalizer(normalizer_spec=only_replaces)
         self._joins = joins
         self._leads = joins or leads
         # Without a token for a space, an unknown space joins the unknown characters around it.
@@ -388,23 +398,3 @@ class Unigrams(PieceTokenizer):
             start, end = token.offsets
             tokens.append((self._ids_of_model[token.id], end - start))
         return tokens
-
-
-def _normalizer_model(charsmap: bytes) -> bytes:
-    """Return a model of SentencePiece, in protocol buffers, that only replaces characters.
-
-    Its three flags say that it neither adds, joins nor spells spaces.
-    """
-    flags = b"\x18\0\x20\0\x28\0"
-    return _field(3, _field(2, charsmap) + flags)
-
-
-def _field(number: int, value: bytes) -> bytes:
-    """Return a field of a message, whose length is written in seven bits of each byte."""
-    header = bytearray([number << 3 | 2])
-    length = len(value)
-    while length > 0x7F:
-        header.append(length & 0x7F | 0x80)
-        length >>= 7
-    header.append(length)
-    return bytes(header) + value

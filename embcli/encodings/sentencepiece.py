@@ -1,14 +1,12 @@
 """SentencePiece's `tokenizer.model` as an encoding.
 
-The package `sentencepiece` splits a text. Our own reader of the file, which its
-sentencepiece_model.proto describes, gives the bytes of tokens without the package, and their scores
-to the merges page. The file is read when the first token or text is needed.
+The package `sentencepiece` splits a text, and protobuf reads the file with its
+sentencepiece_model.proto: the bytes of tokens, and their scores for the merges page. The file is
+read when the first token or text is needed.
 """
 
 from __future__ import annotations
 
-import re
-import struct
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -168,89 +166,34 @@ class SentencePieceEncoding(VocabularyEncoding):
 
 
 def _read_model(binary: Binary) -> _Model:
-    """Return the model of a file; raises InputError for one that embcli cannot use.
+    """Return the model of a file; raises InputError for one that embcli cannot use."""
+    package = "sentencepiece.sentencepiece_model_pb2"
+    messages = import_package(binary.path, package, "a tokenizer.model")
+    from google.protobuf.message import DecodeError
 
-    Its message has pieces (1), the settings of the trainer (2), and those of the normalizer (3).
-    """
     data = read_whole(binary, MAX_FILE_SIZE)
-    pieces = []
-    trainer: dict[int, Any] = {}
-    normalizer: dict[int, Any] = {}
     try:
-        for number, value in _fields(data):
-            if number == 1:
-                pieces.append(_read_piece(value))
-            elif number == 2:
-                trainer.update(_fields(value))
-            elif number == 3:
-                normalizer.update(_fields(value))
-    except (ValueError, TypeError, KeyError, struct.error):
+        stored = messages.ModelProto.FromString(data)
+        pieces = [_Piece(each.piece.encode(), each.score, each.type) for each in stored.pieces]
+    except (DecodeError, AttributeError):  # protobuf gives bytes that are not UTF-8 as they are
         raise binary.file_error("it is not a SentencePiece model") from None
     if not 0 < len(pieces) < MAX_TOKENS:
         raise binary.file_error("it is not a SentencePiece model")
 
+    trainer = stored.trainer_spec
+    normalizer = stored.normalizer_spec
     model = _Model(
         data,
         pieces,
-        kind=trainer.get(3, _UNIGRAM),
-        adds_space=normalizer.get(3, 1) != 0,
-        joins_spaces=normalizer.get(4, 1) != 0,
+        kind=trainer.model_type,
+        adds_space=normalizer.add_dummy_prefix,
+        joins_spaces=normalizer.remove_extra_whitespaces,
     )
-    has_spaces_after_words = trainer.get(24)
-    escapes_spaces = normalizer.get(5, 1) != 0
+    has_spaces_after_words = trainer.treat_whitespace_as_suffix
+    escapes_spaces = normalizer.escape_whitespaces
     if model.kind not in (_UNIGRAM, _BPE) or has_spaces_after_words or not escapes_spaces:
         raise binary.file_error("it is a kind of SentencePiece model that embcli does not know")
     are_finite = np.isfinite([piece.score for piece in pieces]).all()
     if not model.of_kind(UNKNOWN) or not are_finite:
         raise binary.file_error("it has no unknown token, or scores that are not finite")
     return model
-
-
-def _read_piece(data: bytes) -> _Piece:
-    fields = dict(_fields(data))
-    word = bytes(fields[1])
-    (score,) = struct.unpack("<f", fields.get(2, bytes(4)))
-    kind = int(fields.get(3, NORMAL))
-    return _Piece(word, score, kind)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a message in protocol buffers: the number of each, and a number or bytes.
-
-    Raises ValueError for a message that is cut off.
-    """
-    fixed_lengths = {1: 8, 5: 4}
-    place = 0
-    while place < len(message):
-        key, place = _read_number(message, place)
-        number = key >> 3
-        wire_type = key & 7
-        if wire_type == 0:
-            value, place = _read_number(message, place)
-            yield number, value
-            continue
-
-        if wire_type in fixed_lengths:
-            length = fixed_lengths[wire_type]
-        else:
-            length, place = _read_number(message, place)
-        end = place + length
-        if end > len(message):
-            raise ValueError
-        yield number, message[place:end]
-        place = end
-
-
-# A number has seven bits in each byte, the lowest first; the highest bit says that it goes on.
-_NUMBER = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]")
-
-
-def _read_number(message: bytes, place: int) -> tuple[int, int]:
-    """Return the number at a place of a message, and the place after it."""
-    found = _NUMBER.match(message, place)
-    if found is None:
-        raise ValueError
-    number = 0
-    for byte in reversed(found[0]):
-        number = number << 7 | byte & 0x7F
-    return number, found.end()

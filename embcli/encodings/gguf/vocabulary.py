@@ -250,7 +250,7 @@ class GgufEncoding(VocabularyEncoding):
         return self._byte_pairs()
 
     def _unigrams(self) -> PieceTokenizer:
-        for package in ("tokenizers", "sentencepiece"):
+        for package in ("tokenizers", "sentencepiece.sentencepiece_model_pb2"):
             import_package(self.path, package, "a tokenizer of the kind t5")
         kinds = self.stored_kinds
         scores = np.where(kinds == USER_DEFINED, 0.0, self._scores).tolist()
