@@ -1,131 +1,21 @@
 """Model families as data: their names of tensors, and their steps from token rows to first block.
 
 The facts were measured on transformers 5.23, bit for bit; tests/families repeats the measurement.
-`roles` reads the names, `recipes` the steps. To add a family, add its names to `NAMES`, its
-`model_type` to a row of `TOKEN_NAMES`, and to the row of data/families.json with the same steps, or
-a new row; a step that no row has yet is a row of its own there.
+`roles` reads the names, `recipes` the steps. To add a family to data/families.json, add its names,
+its `model_type` in `own_token_names`, and in the row with the same steps, or a new row; a step that
+no row has yet is a row of its own there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from embcli.binary import quoted
 from embcli.errors import InputError
 from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale, When
 from embcli.wording import load_facts
-
-# The names of each matrix; the first that a file has is used. Any prefix may precede a name, and a
-# suffix may follow it. Several names in one string, separated by spaces, have the same rank:
-# different matrices with them are refused as ambiguous.
-NAMES: dict[str, tuple[str, ...]] = {
-    "token": (
-        "shared",  # T5, BART, Marian: one matrix for encoder and decoder
-        (
-            "wte "  # GPT-2, GPT-Neo, GPT-J, MPT, nanoGPT
-            "tok_emb "  # the book's GPTModel, minGPT
-            "embed_tokens "  # Llama, Mistral, Qwen, Gemma, Phi, OPT, fairseq
-            "tok_embeddings "  # Llama as Meta publishes it, InternLM2, ModernBERT
-            "word_embeddings "  # BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, BLOOM, Falcon
-            "word_embedding "  # XLNet
-            "embed_in "  # GPT-NeoX, Pythia
-            "token_embd "  # GGUF, all models
-            "token_embedding "  # CLIP, Whisper as OpenAI publishes it
-            "tokens_embed "  # the first GPT
-            "emb_layer"  # WordEmbeddings of Sentence Transformers
-        ),
-        "token",  # archives that users make
-        "embeddings",  # Mamba, RWKV, XLM, Model2Vec
-        "embedding",  # plain torch modules
-        "emb",  # RWKV as BlinkDL publishes it
-    ),
-    "position": (
-        "wpe",  # GPT-2, GPT-Neo, nanoGPT
-        "pos_emb",  # the book's GPTModel, minGPT
-        "position_embeddings",  # BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, XLM
-        "embed_positions",  # OPT, BART, Whisper, fairseq
-        "position_embd",  # GGUF
-        "position_embedding",  # CLIP
-        "positional_embedding",  # CLIP and Whisper as OpenAI publishes them
-        "positions_embed",  # the first GPT
-        "position",  # archives that users make
-    ),
-    "token_type": (
-        "token_type_embeddings",  # BERT and its relatives
-        "token_types",  # GGUF
-    ),
-    "head": (
-        "lm_head",  # most of Hugging Face's causal models
-        "out_head",  # the book's GPTModel
-        "output",  # GGUF, Llama as Meta publishes it, InternLM2
-        "embed_out",  # GPT-NeoX, Pythia
-        "cls.predictions.decoder",  # BERT
-        "lm_head.decoder",  # RoBERTa
-        "output_layer",  # ChatGLM
-        "head",  # RWKV, minGPT
-    ),
-}
-# What follows a name; the last three are those of packed matrices.
-SUFFIXES = ("", ".weight", ".embedding", ".qweight", ".weight_packed", ".W_q")
-
-# The name of the token matrix in types of models, which spaces separate. It comes before all other
-# names in a file of such a model.
-TOKEN_NAMES = {
-    "wte": "codegen gpt2 gpt_bigcode gpt_neo gptj mpt",
-    "embed_tokens": (
-        "apertus arcee biogpt cohere cohere2 deepseek_v2 deepseek_v3 doge ernie4_5 ernie4_5_moe "
-        "exaone4 falcon_h1 gemma gemma2 gemma3 gemma3_text gemma3n_text gemma4_text glm glm4 "
-        "glm4_moe gpt_oss granite granitemoe granitemoehybrid granitemoeshared helium "
-        "hunyuan_v1_dense hunyuan_v1_moe jamba lfm2 llama minicpm3 minimax ministral ministral3 "
-        "mistral mixtral moshi nanochat nemotron olmo olmo2 olmo3 olmoe opt persimmon phi phi3 "
-        "phimoe qwen2 qwen2_moe qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next "
-        "seed_oss smollm3 stablelm starcoder2 vaultgemma xglm"
-    ),
-    "word_embeddings": (
-        "albert bert big_bird bloom camembert deberta deberta-v2 distilbert electra ernie falcon "
-        "longformer mpnet roberta xlm-roberta xlm-roberta-xl"
-    ),
-    "embed_in": "gpt_neox gpt_neox_japanese",
-    "embeddings": "falcon_mamba mamba mamba2 rwkv xlm",
-}
-
-# The names of norms next to a token matrix, which a model applies to the sum of its rows.
-NORMS = ("LayerNorm", "layernorm_embedding", "word_embeddings_layernorm", "embed_norm")
-
-
-class ShiftedPositions(NamedTuple):
-    """Position matrices that use row 2 for position 0, recognised without a config.json."""
-
-    name: str  # a pattern of the tensor's name
-    rows_modulo_64: int | None  # None for any number of rows
-    reason: str
-
-
-SHIFTED_POSITIONS = (
-    # fairseq's RoBERTa and its relatives count positions from the padding's ID, which is 1.
-    ShiftedPositions(
-        r"(?:^|\.)(?:roberta|xlm_roberta|camembert|longformer|mpnet|esm)\.",
-        None,
-        "is named as RoBERTa's",
-    ),
-    # fairseq's BART and its relatives have an offset of 2, whatever the padding is.
-    ShiftedPositions(
-        r"(?:^|\.)embed_positions(?:\.|$)",
-        2,
-        "has {rows:,} rows, as OPT's and BART's",
-    ),
-)
-
-# The positions that blocks compute; empty for none.
-BlockPositions = Literal["", "rotary", "alibi", "relative"]
-BLOCKS: dict[BlockPositions, str] = {
-    "": "",
-    "rotary": "its blocks rotate queries and keys: RoPE",
-    "alibi": "its blocks add a bias per distance: ALiBi",
-    "relative": "its blocks use relative positions",
-}
 
 
 class Family(NamedTuple):
@@ -138,7 +28,7 @@ class Family(NamedTuple):
     padding_id: int | str | None = None
     # The formula of sinusoidal positions, used if the file has no position matrix.
     sinusoid_formula: str = ""
-    block_positions: BlockPositions = ""
+    block_positions: str = ""  # one of BLOCKS
     block_positions_when: When | None = None
     has_two_parts: bool = False  # whether an encoder and a decoder both read tokens
     when: When | None = None
@@ -172,6 +62,17 @@ def _families(stored: Mapping[str, Any]) -> Iterator[Family]:
 
 
 _STORED = load_facts("families.json")
+# The names of each matrix, in order of rank: the first that a file has is used, after any prefix.
+# Different matrices with names of one rank are refused as ambiguous.
+NAMES: dict[str, list[dict[str, str]]] = _STORED["names"]
+SUFFIXES = _STORED["suffixes"]  # what can follow a name
+# The name of the token matrix in types of models, which comes before all other names there.
+TOKEN_NAMES = _STORED["own_token_names"]
+# The names of norms next to a token matrix, which a model applies to the sum of its rows.
+NORMS = _STORED["norms"]
+# Position matrices that use row 2 for position 0, recognised without a config.json.
+SHIFTED_POSITIONS: list[dict[str, Any]] = _STORED["shifted_positions"]
+BLOCKS = _STORED["block_positions"]  # the positions that blocks compute, in words
 FAMILIES = tuple(_families(_STORED))
 # The names that llama.cpp uses for a `model_type`, where they differ.
 MODEL_TYPES_OF_GGUF: dict[str, str] = _STORED["gguf_model_types"]

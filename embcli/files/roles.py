@@ -62,7 +62,7 @@ class Roles:
         self.adapter = _adapter_in_words(tensors)
         self.reasons: dict[str, str] = {}  # a role -> why this tensor, if it is a guess
         model_type = self.settings.values.get("model_type")
-        own = [name for name, types in TOKEN_NAMES.items() if model_type in types.split()]
+        own = [[name] for name, types in TOKEN_NAMES.items() if model_type in types.split()]
         named = self._named("token", lambda tensor: tensor.is_matrix, own)
         is_tied = self.settings.values.get("tie_word_embeddings") is True
         if not named and is_tied:  # save_model of safetensors keeps one name of a tied matrix
@@ -98,21 +98,21 @@ class Roles:
         return max(candidates, key=closeness, default=None)
 
     def _named(
-        self, role: str, fits: Callable[[Tensor], bool], own: Iterable[str] = ()
+        self, role: str, fits: Callable[[Tensor], bool], own: Iterable[Iterable[str]] = ()
     ) -> list[Tensor]:
         """Return the tensors with the first names of a role that any fitting tensor has.
 
         Names of the model's own type come before all others.
         """
         for names in (*own, *NAMES[role]):
-            fitting = [tensor for tensor in self._with_end(names) if fits(tensor)]
+            fitting = [tensor for tensor in self._with_end(*names) if fits(tensor)]
             if fitting:
                 return fitting if role == "head" else self._of_part(fitting)
         return []
 
-    def _with_end(self, names: str) -> list[Tensor]:
-        """Return the tensors with one of these names, which spaces separate, after any prefix."""
-        ends = tuple(f".{name}{suffix}" for name in names.split() for suffix in SUFFIXES)
+    def _with_end(self, *names: str) -> list[Tensor]:
+        """Return the tensors with one of these names, after any prefix."""
+        ends = tuple(f".{name}{suffix}" for name in names for suffix in SUFFIXES)
         names_by_dotted = self._dotted_names.items()
         return [self.tensors[name] for name, dotted in names_by_dotted if dotted.endswith(ends)]
 
@@ -285,9 +285,9 @@ class Roles:
             return row if row < rows else 0
 
         for shifted in SHIFTED_POSITIONS:
-            has_rows = rows > 2 and shifted.rows_modulo_64 in (None, rows % 64)
-            if has_rows and re.search(shifted.name, position.name):
-                reason = f"{quoted(position.name)} {shifted.reason.format(rows=rows)}"
+            has_rows = rows > 2 and shifted["rows_modulo_64"] in (None, rows % 64)
+            if has_rows and re.search(shifted["name"], position.name):
+                reason = f"{quoted(position.name)} {shifted['reason'].format(rows=rows)}"
                 self.reasons["first_position"] = f"position 0 is row 2: {reason}"
                 return 2
         return 0
