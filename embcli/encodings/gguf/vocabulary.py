@@ -42,16 +42,11 @@ from embcli.encodings.pieces import (
 from embcli.encodings.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
-from embcli.wording import Sentence, in_data
+from embcli.wording import Sentence, in_data, load_facts
 
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
 # The IDs of special tokens that a file need not name, by tokenizer.
-DEFAULT_IDS = {
-    "bos": {"llama": 1, "gpt2": 11, "bert": 101},
-    "eos": {"llama": 2, "gpt2": 11, "t5": 1},
-    "seperator": {"bert": 102},
-    "unknown": {"llama": 0, "bert": 100, "t5": 2},
-}
+DEFAULT_IDS = load_facts("llama_cpp.json")["default_ids"]
 
 # llama.cpp's converters give such a name to a row without a token.
 _PADDING_NAME = re.compile("(?:▁)?\\[PAD[0-9]+\\]".encode())

@@ -39,7 +39,8 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that llama.cpp loads a GGUF file, and takes its vocabulary as it is meant."""
     tensors = checkpoint.tensors
     encoding = tensors.own_words()
-    traits = load_facts("llama_cpp.json").get(tensors.metadata.get("tokenizer.ggml.model"))
+    known = load_facts("llama_cpp.json")["traits"]
+    traits = known.get(tensors.metadata.get("tokenizer.ggml.model"))
     if isinstance(encoding, GgufEncoding):
         for text in _refusals(encoding, traits, tensors):
             yield _refusal(text)
