@@ -52,20 +52,17 @@ def added_rows(
     def chosen_columns(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
         return rows(positions)[:, columns].astype(np.float32)
 
-    def vectors(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D) float64
-        return rows(positions).astype(np.float64)
-
     return ShownPositions(
         size=f"D = {counted(dim, 'column')}",
         formula=formula,
         matrices=[PositionMatrix("position", chosen_columns, columns)],
-        similarities=similarities_of(vectors, metric),
+        similarities=similarities_of(rows, metric),
         meaning=meaning,
     )
 
 
 def similarities_of(vectors: Rows, metric: Similarity) -> Callable[[np.ndarray], Rows]:
-    """Return the similarities of positions that have vectors, (n, D) float64."""
+    """Return the similarities of positions that have vectors, (n, D)."""
 
     def similarities(others: np.ndarray) -> Rows:
         other_vectors = vectors(others)
@@ -75,10 +72,12 @@ def similarities_of(vectors: Rows, metric: Similarity) -> Callable[[np.ndarray],
 
 
 def products(left: np.ndarray, right: np.ndarray, metric: Similarity) -> np.ndarray:
-    """Return the dot products, or cosines, of (n, D) and (m, D) float64: (n, m) float32.
+    """Return the dot products, or cosines, of (n, D) and (m, D) in float64: (n, m) float32.
 
     A cosine with a row of zeros is NaN.
     """
+    left = left.astype(np.float64)
+    right = right.astype(np.float64)
     # A weight may be infinite, and a product may be too large for float32.
     with np.errstate(invalid="ignore", over="ignore"):
         if metric == "cosine":

@@ -44,8 +44,7 @@ def relative(
         return chosen_columns(distances(positions))
 
     def similarities(others: np.ndarray) -> Rows:
-        exact_rows = layer_rows.astype(np.float64)
-        by_distance = products(exact_rows, token_row.astype(np.float64), metric)[:, 0]  # (2k + 1,)
+        by_distance = products(layer_rows, token_row, metric)[:, 0]  # (2k + 1,)
         return lambda positions: by_distance[_distances(positions, others) + k]
 
     pair_matrix = PositionMatrix(
