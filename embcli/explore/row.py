@@ -17,12 +17,12 @@ from textual.strip import Strip
 
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
 from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, right
-from embcli.names import Metric
+from embcli.names import METRICS, Metric
 from embcli.numerics.statistics import norms_of
 from embcli.page.matrix import NumberFormat, written
 
 # The metrics of the two lists beside the values of a row.
-_SHOWN_METRICS: dict[Metric, str] = {"cosine": "cosine", "l2": "L2 distance"}
+_SHOWN_METRICS: tuple[Metric, ...] = ("cosine", "l2")
 _TOKEN_CELLS = 12
 
 
@@ -123,12 +123,12 @@ class RowScreen(ExplorerScreen):
         await super().go_to(row, column)
 
     def on_mount(self) -> None:
-        for metric, name in _SHOWN_METRICS.items():
+        for metric in _SHOWN_METRICS:
             table = self.query_one(f"#{metric}", ListTable)
             # Widths that textual chooses come late: they cut the IDs of a first draw.
             table.add_column("nearest", width=_TOKEN_CELLS)
             table.add_column(right("ID"), width=7)
-            table.add_column(right(name), width=11)
+            table.add_column(right(METRICS[metric].words), width=11)
 
     def on_screen_resume(self) -> None:
         self._search()
