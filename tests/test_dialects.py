@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from base64 import b64encode
 from pathlib import Path
 from random import Random
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import tiktoken
 from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models
 
 from embcli import encodings
@@ -210,43 +210,21 @@ PAIR_MODEL = 2
 SCORED = [*zip(PIECES, SCORES, PIECE_KINDS, strict=True)]
 
 
-def message(*fields: tuple[int, int | float | bytes]) -> bytes:
-    """Return a message of a protocol buffer."""
-    data = b""
-    for number, value in fields:
-        key = number << 3
-        if isinstance(value, bytes):
-            data += varint(key | 2) + varint(len(value)) + value
-        elif isinstance(value, float):
-            data += varint(key | 5) + struct.pack("<f", value)
-        else:
-            data += varint(key) + varint(value)
-    return data
-
-
-def varint(number: int) -> bytes:
-    """Return a number in 7 bits a byte, the lowest first; all bytes but the last have bit 7."""
-    data = []
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*data, number])
-
-
 def sentencepiece(
     folder: Path,
     kind: int,
     scored: list[tuple[str, float, int]],
-    *normalizer: tuple[int, int | bytes],
     by_bytes: bool = True,
+    **normalizer: bool | bytes,
 ) -> str:
     """Write a tokenizer.model of (piece, score, type); return the path."""
-    pieces = []
+    model = ModelProto(normalizer_spec=normalizer)
     for word, score, piece_kind in scored:
-        pieces.append((1, message((1, word.encode()), (2, score), (3, piece_kind))))
-    trainer = message((3, kind), (35, int(by_bytes)))
+        model.pieces.add(piece=word, score=score, type=piece_kind)
+    model.trainer_spec.model_type = kind
+    model.trainer_spec.byte_fallback = by_bytes
     path = folder / "tokenizer.model"
-    path.write_bytes(message(*pieces, (2, trainer), (3, message(*normalizer))))
+    path.write_bytes(model.SerializeToString())
     return str(path)
 
 
@@ -259,8 +237,14 @@ def spelled(text: str, joins: bool) -> str:
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_the_pieces_of_a_sentencepiece_model_are_merged_by_score(tmp_path, joins):
-    normalizer = ((4, int(joins)), (2, character_map({"A": "a", "e\u0301": "é"})))
-    encoding = encodings.get(sentencepiece(tmp_path, PAIR_MODEL, SCORED, *normalizer))
+    path = sentencepiece(
+        tmp_path,
+        PAIR_MODEL,
+        SCORED,
+        remove_extra_whitespaces=joins,
+        precompiled_charsmap=character_map({"A": "a", "e\u0301": "é"}),
+    )
+    encoding = encodings.get(path)
 
     for text in texts(200, "aaAbb!! e\u0301éx\n"):
         normal = text.replace("A", "a").replace("e\u0301", "é")
@@ -333,8 +317,8 @@ WITH_BYTES = [*UNIGRAMS, *WITHOUT_BYTES[6:]]
 @pytest.mark.parametrize("scored", [WITH_BYTES, WITHOUT_BYTES])
 @pytest.mark.parametrize("kind", [PAIR_MODEL, UNIGRAM_MODEL])
 def test_ids_decode_as_sentencepiece_decodes_them(tmp_path, kind, scored, leads, joins):
-    normalizer = ((3, int(leads)), (4, int(joins)))
-    path = sentencepiece(tmp_path, kind, scored, *normalizer, by_bytes=scored is WITH_BYTES)
+    spaces = {"add_dummy_prefix": leads, "remove_extra_whitespaces": joins}
+    path = sentencepiece(tmp_path, kind, scored, scored is WITH_BYTES, **spaces)
     encoding = encodings.get(path)
     oracle = SentencePieceProcessor(model_file=path)
     words = [word for word, *_ in scored]
