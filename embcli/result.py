@@ -288,11 +288,15 @@ class Result:
         return writers.table(records)
 
     def to_pandas(self) -> Any:
-        """Return the table of `to_arrow` as a `pandas.DataFrame`, which pandas must be there for.
+        """Return the table of `to_arrow` as a `pandas.DataFrame`.
 
-        Raises OutputError as `to_arrow` does.
+        Raises OutputError as `to_arrow` does, and without pandas.
         """
-        return self.to_arrow().to_pandas()
+        table = self.to_arrow()
+        try:
+            return table.to_pandas()
+        except ImportError as error:
+            raise OutputError(f"to_pandas needs pandas: pip install pandas ({error})") from None
 
     def matrix(self, name: str) -> np.ndarray:
         """Return a whole matrix by its name. Raises OutputError if there is none of this name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import io
 import pickle
@@ -11,7 +12,6 @@ import shlex
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 from xml.etree import ElementTree
 
@@ -423,9 +423,16 @@ def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
 
 
 def test_a_data_frame_is_the_table_of_arrow(model, monkeypatch):
-    table = SimpleNamespace(to_pandas=lambda: "a data frame")
-    monkeypatch.setattr(embcli.Result, "to_arrow", lambda result: table)
+    class Table:
+        def to_pandas(self):
+            return frames.pop()
+
+    frames = ["a data frame"]
+    monkeypatch.setattr(embcli.Result, "to_arrow", lambda result: Table())
     assert model.tokenize(TEXT).to_pandas() == "a data frame"
+    monkeypatch.setattr(Table, "to_pandas", lambda table: importlib.import_module("no_pandas"))
+    with pytest.raises(embcli.OutputError, match="pip install pandas"):
+        model.tokenize(TEXT).to_pandas()
 
 
 def test_a_result_has_its_matrices_as_arrays(model):
