@@ -65,6 +65,7 @@ class TourStep:
     hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
     text: str = TOUR_TEXT  # unless the reader has another
+    keeps: str = ""  # said if another text has characters besides ASCII, and is not taken
 
     def is_right(self, answer: str) -> bool:
         """Return whether an answer means the same as one of those of the step."""
@@ -118,19 +119,31 @@ def as_typed(typed: list[str]) -> str:
 
 
 def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
-    """Return the steps that the options choose, numbered in their headings, with their text."""
+    """Return the steps that the options choose; a handout also has the further questions."""
     steps = EXERCISES
+    further = []
     if not tour.quiz:
         steps = [step for step in STEPS if tour.path or "{model}" not in step.command]
         if is_file:
-            steps += EXERCISES
+            further = EXERCISES
     if tour.steps is not None:
-        steps = _chosen(steps, tour.steps)
+        steps = _chosen(steps + further, tour.steps)
+        further = []
     given = tour.text and decoded(tour.text, "--text")
+    return _numbered(steps, given) + _numbered(further, given)
+
+
+def _numbered(steps: list[TourStep], given: str | None) -> list[TourStep]:
+    """Return steps with a number in their headings, and with the reader's text, if one is given."""
     numbered = []
     for number, step in enumerate(steps, 1):
         heading = f"{number}/{len(steps)}  {step.heading}"
-        numbered.append(replace(step, heading=heading, text=given or step.text))
+        text = given or step.text
+        words = step.words
+        if step.keeps and not text.isascii():
+            text = step.text
+            words += step.keeps
+        numbered.append(replace(step, heading=heading, text=text, words=words))
     return numbered
 
 
@@ -180,16 +193,19 @@ def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets
     """
     sheets: list[_Sheet] = [[title(tour.title), RuledLine("Name:"), RuledLine("Date:")]]
     answers: list[_Sheet] = []
+    last: list[_Sheet] = []  # words without a page
     for step in steps:
         above = pages.asked(step)
         if not step.question:
-            sheets.append(pages.answered(step, above))
+            place = sheets if step.command else last
+            place.append(pages.answered(step, above))
             continue
         letters = len("".join(step.answers[:1]) or step.words)
         further = [RuledLine("")] * (letters // _LETTERS)
         sheets.append([*above, RuledLine("Your answer:"), *further])
         if not tour.no_answers:
             answers.append(pages.answered(step, [above[0], above[-1]]))
+    sheets += last
     if answers:
         answers.insert(0, [title(f"{tour.title}: answers")])
     return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)

@@ -70,7 +70,6 @@ pre {{ font: 14px/16px FONTS; margin: 0; }}
 p {{ font: 16px/22px Georgia,serif; max-width: 44em; margin: 6px 0; }}
 h1 {{ font: bold 28px/34px Georgia,serif; margin: 0 0 12px; }}
 h2 {{ font: bold 19px/24px Georgia,serif; margin: 0 0 8px; }}
-pre:empty {{ height: 12px; }}
 pre svg {{ width: 100ch; max-width: 100%; height: auto; }}
 .embcli-wide {{ text-anchor: middle; }}
 section + section {{ margin-top: 28px; }}
@@ -93,8 +92,16 @@ _PAPER = """\
 <style>
 @page {{ size: {paper}; }}
 p {{ overflow-wrap: anywhere; }}
+pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
 h1, h2, h2 + pre {{ break-after: avoid; }}
+@page {{ margin: 12mm 14mm; }}
+@media print {{
+  pre {{ font-size: 10pt; line-height: 11.5pt; }}
+  p {{ line-height: 13.5pt; }}
+  section + section {{ margin-top: 16pt; }}
+  span[style*="{dim}"] {{ color: black !important; }}
+}}
 </style>
 """
 _FULL_WINDOW = """\
@@ -107,7 +114,6 @@ svg { display: block; width: 100vw; height: 100vh; }
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
 _MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
-_UNWRAPPED = 100_000  # columns of prose, which a browser wraps
 
 
 class Frame(NamedTuple):
@@ -224,10 +230,6 @@ def _html(
     A slide is the SVG picture of it, as large as the window.
     """
     terminal = _THEMES[background]
-
-    def element(part: RenderableType, name: str = "pre", columns: int = width) -> str:
-        return f"<{name}>{_html_code(part, columns, background)}</{name}>"
-
     heading = "embcli"
     body = ""
     if frame and frame.is_slide:
@@ -235,22 +237,22 @@ def _html(
         body = _FULL_WINDOW + _svg(page, width, background, frame)
     elif isinstance(page, Sheets):
         heading = page.heading
-        body = _PAPER.format(paper=page.paper)
+        body = _PAPER.format(paper=page.paper, dim=INKS["light"]["dim"])
         for place, sheet in enumerate(page.sheets):
             body += '<section class="new-paper">\n' if place == page.new_paper else "<section>\n"
             for part in sheet:
                 if isinstance(part, Title):
-                    is_first = place in (0, page.new_paper)
-                    body += element(part, "h1" if is_first else "h2", _UNWRAPPED)
+                    name = "h1" if place in (0, page.new_paper) else "h2"
+                    body += f"<{name}>{html.escape(part.plain)}</{name}>\n"
                 elif isinstance(part, RuledLine):
                     body += f'<p class="line">{html.escape(part.words)}</p>\n'
                 elif isinstance(part, Text):
-                    body += element(part, "p", _UNWRAPPED)
-                else:
-                    body += element(part)
+                    body += f"<p>{html.escape(part.plain)}</p>\n"
+                elif part:
+                    body += f"<pre>{_html_code(part, SLIDE_COLUMNS, background)}</pre>"
             body += "</section>\n"
     else:
-        body = element(page)
+        body = f"<pre>{_html_code(page, width, background)}</pre>"
     return _HTML.format(
         heading=html.escape(heading),
         body=body,
