@@ -268,13 +268,13 @@ def batch(
 
     Inputs, targets, and the shapes up to what a model reads, (B, T, D).
 
-    # the first batch, as in the chapter
-    embcli batch --file the-verdict.txt
+    # two samples, and the shapes up to what a model reads
+    embcli batch "the cat sat on the mat by the door" --batch-size 2
 
     # every number of a short text
     embcli batch "Every effort moves you forward" --dim 3 --draw
 
-    # all batches, shuffled, for the next program
+    # all batches of the chapter's story, which is in the book's code, shuffled
     embcli batch --file the-verdict.txt --shuffle --all -o input.npy
     """
     model = layers.opened()
