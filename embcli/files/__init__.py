@@ -100,7 +100,7 @@ def _unknown_format_error(binary: Binary, start: bytes) -> InputError:
     if start and is_text(start):
         return binary.file_error(
             "it is a text, not a model",
-            "An array is saved with numpy.save; "
+            'An array is saved with numpy.save; csv has commas between numbers: sep=","; '
             "word vectors are a word and its numbers per line, with spaces",
         )
     found = f"it begins with {start[:16]!r}" if start else "it is empty"

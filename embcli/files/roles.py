@@ -178,10 +178,9 @@ class Roles:
                     reason += f": {self.family.unknown}"
             raise _undecided_error(tensors, reason)
         tensor = matrices[0]
-        # The only matrix of word vectors is no guess.
-        if not isinstance(tensors.own_words(), OwnWords):
-            kind = "array" if tensor.array_shape else "two-dimensional tensor"
-            self.reasons["token"] = f"{quoted(tensor.name)} is the only {kind}"
+        # The only tensor is no guess, nor is the only matrix of word vectors.
+        if len(tensors) > 1 and not isinstance(tensors.own_words(), OwnWords):
+            self.reasons["token"] = f"{quoted(tensor.name)} is the only matrix"
         return tensor
 
     def _read_by_encoder(self, token: Tensor) -> Tensor:

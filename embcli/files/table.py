@@ -43,7 +43,10 @@ def read(binary: Binary, notes: Notes) -> Tensors | None:
             tensors = _read_numbers(binary, notes) or _read_csv(binary, notes)
         except (ValueError, csv.Error) as error:
             reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
-            raise binary.file_error(f"it is not a table of numbers ({reason[:200]})") from None
+            raise binary.file_error(
+                f"it is not a table of numbers ({reason[:200]})",
+                'In csv, numbers have a point, and commas between them: sep=",", decimal="."',
+            ) from None
         if tensors is not None:
             return tensors
     return vectors.read(binary, notes, start)

@@ -99,7 +99,7 @@ def test_values_that_float32_cannot_hold_are_counted_over_all_layers():
 
 def test_the_only_matrix_is_the_token_matrix_whatever_its_name_and_that_is_said():
     source = opened({"\x1b[2Jodd": matrix(5, 7), "bias": zeros(7)})
-    assert source.reasons["token"] == r"'\x1b[2Jodd' is the only two-dimensional tensor"
+    assert source.reasons["token"] == r"'\x1b[2Jodd' is the only matrix"
 
 
 def test_without_a_known_name_the_candidates_are_listed():
