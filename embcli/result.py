@@ -50,17 +50,14 @@ ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
-# How a page that is too long for a slide can have fewer lines.
-_SHORTER_TEXT = "give a shorter text"
 _FEWER_LINES = {
-    "lookup": "give a shorter text, fewer {columns}, or {bare}",
-    "compare": "give a shorter text, fewer names to {show}, or {bare}",
-    "batch": "give a smaller {batch_size}, or {bare}",
-    "positions": "give fewer {rows} or {columns}, or {bare}",
+    "batch": "give a smaller {batch_size}",
+    "positions": "give fewer {rows} or {columns}",
     "weights": "give fewer {rows} or {columns}",
     "neighbors": "give a smaller {top}",
     "diff": "give a smaller {top}",
     "count": "give fewer files",
+    "tokenize": "give a shorter text, or {inline}",
     "audit": "leave out {slide}",
     "info": "leave out {slide}",
     "cache": "leave out {slide}",
@@ -191,6 +188,11 @@ class Result:
         style = replace(self.style, **changes)
         return replace(self, style=style)
 
+    @property
+    def _fewer_lines(self) -> str:
+        """How a page that is too long for a slide can have fewer lines."""
+        return _FEWER_LINES.get(self._verb, "give a shorter text")
+
     def _view(self) -> RenderableType:
         """Return the page, as the style says."""
         from embcli.page.parts import BarePage
@@ -226,7 +228,8 @@ class Result:
             heading=heading,
             source=", ".join(source),
             models=models,
-            fewer_lines=Sentence(_FEWER_LINES.get(self._verb, _SHORTER_TEXT)),
+            fewer_lines=Sentence(self._fewer_lines),
+            bare=self.styled(bare=True)._view(),
         )
 
     @property

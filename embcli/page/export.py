@@ -124,6 +124,7 @@ class Frame(NamedTuple):
     source: str  # on a slide: the program, the model, the seed
     models: Sequence[str]  # their names, which are below another picture
     fewer_lines: Sentence
+    bare: RenderableType = ""  # the same page without remarks
 
 
 def text(
@@ -210,6 +211,8 @@ def _svg(
     lines = _lines(page, SLIDE_COLUMNS, medium)
     if len(lines) > SLIDE_LINES:
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
+        if len(_lines(frame.bare, SLIDE_COLUMNS, medium)) <= SLIDE_LINES:
+            wrong += ", or {bare}"
         raise OutputError(
             Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
         )

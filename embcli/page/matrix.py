@@ -113,7 +113,7 @@ class Matrix(Strips):
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         width = options.max_width
         if self.heat:
-            return Measurement(width, width)
+            return Measurement(min(width, _NARROWEST), width)
         labels, excerpt = self._excerpt(width)
         table = self._table(labels, excerpt.places, excerpt.gaps)
         width = Measurement.get(console, options, table).maximum

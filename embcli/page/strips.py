@@ -32,8 +32,8 @@ from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
 _WIDEST = 4  # the most cells of a number
-_SLIDE_LINES = 36  # of a picture, which strips of few rows fill
-_LINES_AROUND_STRIPS = 12  # on a slide: titles, notes, the colour bar
+_PICTURE_LINES = 36  # which strips of few rows fill
+SLIDE_STRIPS = 12  # lines that they fill on a slide
 _LINES_AROUND = 5  # an axis and a rule above a picture; a blank line and a colour bar below
 _TICKS = (1, 8, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # steps from one to the next
 _NOTHING = -3  # the level of a half of a cell without a number
@@ -203,7 +203,7 @@ class Strips(Composite):
     square: bool = False
     scale: ColorScale | None = None  # None for the scale of the numbers
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
-    most_lines: int = sys.maxsize  # of strips in an SVG picture; if there are more, they share
+    most_lines: int = sys.maxsize  # of strips in an SVG picture; more rows share them
     column: str = "column"  # what a column is; "" if the table below says it
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -257,9 +257,8 @@ class Strips(Composite):
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
         elif density.columns_per_cell > 1 and not self.sections:
-            height = max(_SLIDE_LINES - len(self.gaps), min(rows, self.most_lines))
-            if medium.height:
-                height = max(medium.height - _LINES_AROUND_STRIPS - len(self.gaps), 1)
+            filled = SLIDE_STRIPS if medium.height else _PICTURE_LINES
+            height = min(max(filled - len(self.gaps), rows), self.most_lines)
 
         rows_needed = math.ceil(rows / height)  # in a line
         highest = height // rows if density.columns_per_cell > 1 else 1
@@ -276,6 +275,8 @@ class Strips(Composite):
         is_picture = medium.is_file or medium.has_fine_cells
         is_sampled = self.lines is not None or not is_picture
         fit = Fit.of(columns, available, density.columns_per_cell, is_sampled)
+        if medium.height and medium.has_fine_cells:
+            fit = fit._replace(width=min(fit.bins * _WIDEST, available))  # parts of cells, too
         if self.square:
             bins = math.ceil(columns / row_step)
             cells_of_line = 2 * lines_per_row * bins

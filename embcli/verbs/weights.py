@@ -143,17 +143,18 @@ class WeightMatrix(Result, verb="weights"):
         )
         from embcli.page.labels import row_names
         from embcli.page.map import Map
+        from embcli.page.strips import SLIDE_STRIPS
 
         most_rows = 200
+        medium = medium_of(console)
         if not self._rows_chosen:
-            medium = medium_of(console)
             rows_elsewhere = 40 if medium.is_file else 10  # of a picture, and in a pipe
             most_rows = rows_that_fit(options, rows_elsewhere)
             if self.style.heat and medium.has_fine_cells:
                 most_rows = 40
             elif self.style.heat and options.is_terminal:
                 most_rows -= 3  # A colour bar and a blank line are below, names of columns above.
-        slide_lines = 42  # beside the other lines of a picture
+        most_lines = SLIDE_STRIPS if medium.height else 42
         excerpt = Excerpt.ends(most_rows, len(self.ids))
         ids = self.ids[excerpt.places]
         missing = omission(excerpt, "row", self.ids)
@@ -178,7 +179,7 @@ class WeightMatrix(Result, verb="weights"):
                 rows_left_out=missing,
                 rows_parameter="rows",
                 has_notes=not self.style.bare,
-                most_lines=slide_lines,
+                most_lines=most_lines,
             )
         yield from self._facts()
 

@@ -318,6 +318,7 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         [Values(comparison.weight[rows])],
         row_styles=picked.row_styles,
         column="",
+        most_lines=len(rows),
     )
     output = _matrix(
         comparison,
@@ -325,6 +326,7 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         [Values(comparison.linear[tokens.places])],
         gaps=tokens.gaps,
         column="",
+        most_lines=length,
     )
     yield Flow(
         [

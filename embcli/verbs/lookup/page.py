@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
+from rich.text import Text
 
 from embcli.numerics.steps import Term
 from embcli.page import (
@@ -20,6 +21,7 @@ from embcli.page import (
     Note,
     NumberFormat,
     Values,
+    medium_of,
     omission,
     omitted,
     rows_that_fit,
@@ -60,21 +62,32 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         has_two_maps = "hidden" in lookup.shown
         lines_elsewhere = _MOST_STRIPS_BESIDE_HIDDEN if has_two_maps else _MOST_STRIPS
     rows = rows_that_fit(options, lines_elsewhere)
+    remarks = list(_lines_of_remarks(lookup, width))
+    notes = list(origin_lines(lookup.layers.origin))
+    medium = medium_of(console)
+    if medium.height and medium.widest and not lookup.draw:
+        rows = medium.height - _lines_elsewhere(lookup, len(remarks) + len(notes))
+        if lines * len(lookup.chosen) > rows:
+            rows -= 3  # dots, and what is left out
     tokens = max(rows // lines, _FEWEST_TOKENS)
     is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
     yield from _table(lookup, tokens, is_spaced)
-
-    remarks = list(_remarks(lookup))
-    line = safe_text("; ".join(remarks), "dim")
-    if line.cell_len > width:
-        for remark in remarks:
-            yield safe_text(remark, "dim")
-    elif remarks:
-        yield line
-
+    yield from remarks
     if lookup.trace is not None:
         yield from _trace(lookup, lookup.trace, width)
-    yield from origin_lines(lookup.layers.origin)
+    yield from notes
+
+
+def _lines_elsewhere(lookup: Lookup, notes: int) -> int:
+    """Return how many lines of a slide are beside those of the terms."""
+    lines = 5  # a title, names of columns and a rule; a blank line, and what is left out
+    if lookup.style.heat:
+        lines = 6  # the columns have two lines, and a colour bar is below
+    if not lookup.style.bare:
+        lines += 1 + notes
+    if lookup.trace is not None:
+        lines += 5 + len(lookup.columns)
+    return lines
 
 
 # --- the table of terms ---
@@ -195,6 +208,16 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
 
 
 # --- where the rows come from ---
+
+
+def _lines_of_remarks(lookup: Lookup, width: int) -> Iterator[Text]:
+    remarks = list(_remarks(lookup))
+    line = safe_text("; ".join(remarks), "dim")
+    if line.cell_len > width:
+        for remark in remarks:
+            yield safe_text(remark, "dim")
+    elif remarks:
+        yield line
 
 
 def _remarks(lookup: Lookup) -> Iterator[str]:
