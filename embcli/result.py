@@ -50,7 +50,11 @@ ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
+# How a page that is too long for a slide can have fewer lines.
+_SHORTER_TEXT = "give a shorter text"
 _FEWER_LINES = {
+    "lookup": "give a shorter text, or fewer {columns}",
+    "compare": "give a shorter text, or fewer of {show}, {draw} and {gradient}",
     "batch": "give a smaller {batch_size}",
     "positions": "give fewer {rows} or {columns}",
     "weights": "give fewer {rows} or {columns}",
@@ -188,11 +192,6 @@ class Result:
         style = replace(self.style, **changes)
         return replace(self, style=style)
 
-    @property
-    def _fewer_lines(self) -> str:
-        """How a page that is too long for a slide can have fewer lines."""
-        return _FEWER_LINES.get(self._verb, "give a shorter text")
-
     def _view(self) -> RenderableType:
         """Return the page, as the style says."""
         from embcli.page.parts import BarePage
@@ -228,7 +227,7 @@ class Result:
             heading=heading,
             source=", ".join(source),
             models=models,
-            fewer_lines=Sentence(self._fewer_lines),
+            fewer_lines=Sentence(_FEWER_LINES.get(self._verb, _SHORTER_TEXT)),
             bare=self.styled(bare=True)._view(),
         )
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from embcli.page.colors import STYLES, sign_style
 from embcli.page.parts import left_out, omission
-from embcli.page.strips import Strips, Values
+from embcli.page.strips import WIDEST, Strips, Values
 from embcli.page.table import GAP, Label, Line, label_versions, ruled
 from embcli.selection import Excerpt
 from embcli.wording import in_line
@@ -27,6 +27,7 @@ from embcli.wording import in_line
 _LARGEST_FIXED = 1e6  # Larger numbers, and this one, have an exponent.
 _FEWEST_DECIMALS = 2  # of numbers that have fewer so that all columns fit
 _NARROWEST = 40  # cells of a matrix beside another part
+_NARROWEST_STRIPS = 30  # of a heat map there
 _DOTS = Text("…", STYLES["dim"])
 
 
@@ -113,7 +114,8 @@ class Matrix(Strips):
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         width = options.max_width
         if self.heat:
-            return Measurement(min(width, _NARROWEST), width)
+            widest = _NARROWEST_STRIPS + WIDEST * len(self.numbers)
+            return Measurement(_NARROWEST_STRIPS, min(widest, width))
         labels, excerpt = self._excerpt(width)
         table = self._table(labels, excerpt.places, excerpt.gaps)
         width = Measurement.get(console, options, table).maximum

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from embcli.selection import Excerpt
 
 _GAP = 4  # cells between blocks side by side
+_GAP_ON_SLIDE = 3
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
@@ -183,31 +184,36 @@ class SideBySide(Table):
 class Flow(Composite):
     """Blocks of parts: as many side by side as fit, the others below them.
 
-    On a slide, which has few lines, a block that can be narrower is, to be beside another.
+    On a slide, which has few lines, a block that can be narrower is, to be beside another; if all
+    blocks can be beside each other, they have equal shares of the width.
     """
 
     blocks: Sequence[Sequence[RenderableType]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows: list[list[Constrain]] = []
-        room = 0
         widest = medium_of(console).widest
+        gap = _GAP_ON_SLIDE if widest else _GAP
         options = options.update(max_width=widest or options.max_width)
-        for block in self.blocks:
-            group = Group(*block)
-            least, width = Measurement.get(console, options, group)
-            if widest and least <= room:
+        groups = [Group(*block) for block in self.blocks]
+        sizes = [Measurement.get(console, options, group) for group in groups]
+        has_one_row = widest and sum(size.minimum + gap for size in sizes) <= widest
+        room = 0
+        for group, (least, width) in zip(groups, sizes, strict=True):
+            if has_one_row:
+                width = min(width, max(least, options.max_width // len(groups) - gap))
+            elif widest and least <= room:
                 width = min(width, room)
             if width > room:
                 rows.append([])
                 room = options.max_width
             rows[-1].append(Constrain(group, width))
-            room -= width + _GAP
+            room -= width + gap
 
         for place, row in enumerate(rows):
             if place:
                 yield ""
-            table = SideBySide.grid(padding=(0, _GAP))
+            table = SideBySide.grid(padding=(0, gap))
             table.add_row(*row)
             table.width = Measurement.get(console, options, table).maximum
             yield table

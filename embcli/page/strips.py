@@ -31,7 +31,7 @@ from embcli.page.svg import CELL, CRISP, LINE
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
-_WIDEST = 4  # the most cells of a number
+WIDEST = 4  # the most cells of a number
 _PICTURE_LINES = 36  # which strips of few rows fill
 SLIDE_STRIPS = 12  # lines that they fill on a slide
 _LINES_AROUND = 5  # an axis and a rule above a picture; a blank line and a colour bar below
@@ -165,7 +165,7 @@ class Fit(NamedTuple):
             # Sines and cosines alternate: an odd step shows both.
             columns_per_bin |= 1
         bins = math.ceil(columns / columns_per_bin)
-        cells = _clamp(available // max(bins, 1), _WIDEST)
+        cells = _clamp(available // max(bins, 1), WIDEST)
         return cls(bins, min(bins * cells, available), columns_per_bin, cells)
 
     def cell_of(self, column: int) -> int:
@@ -173,7 +173,7 @@ class Fit(NamedTuple):
         return column // self.columns_per_bin * self.width // self.bins
 
 
-def _ticks(numbers: np.ndarray, room: float) -> list[int]:
+def _round_numbers(numbers: np.ndarray, room: float) -> list[int]:
     """Return the places of round numbers, (n,), if a tick takes the room of so many numbers."""
     fitting = [step for step in _TICKS if step >= room]
     step = fitting[0] if fitting else _TICKS[-1]
@@ -270,13 +270,13 @@ class Strips(Composite):
                 highest = min(height // rows, available // (2 * columns))
         rows_per_line = min(rows_needed, density.rows_per_line)
         row_step = math.ceil(rows_needed / rows_per_line)
-        lines_per_row = _clamp(highest, _WIDEST)
+        lines_per_row = _clamp(highest, WIDEST)
 
         is_picture = medium.is_file or medium.has_fine_cells
         is_sampled = self.lines is not None or not is_picture
         fit = Fit.of(columns, available, density.columns_per_cell, is_sampled)
         if medium.height and medium.has_fine_cells:
-            fit = fit._replace(width=min(fit.bins * _WIDEST, available))  # parts of cells, too
+            fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         if self.square:
             bins = math.ceil(columns / row_step)
             cells_of_line = 2 * lines_per_row * bins
@@ -327,6 +327,11 @@ class Strips(Composite):
 
         def at_lines(label: Label) -> Label:
             cells = [label.cells[start * fit.row_step] for start in starts]
+            if self.square and np.array_equal(label.cells, self.numbers):
+                cells = [""] * len(starts)
+                for place in self._ticks(fit):  # which the columns have, too
+                    line = np.searchsorted(starts, place // fit.row_step, "right") - 1
+                    cells[line] = self.numbers[place]
             return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_lines, labels))
@@ -335,22 +340,27 @@ class Strips(Composite):
 
     def _axis(self, fit: Fit) -> str:
         """Return the numbers of the first and the last column, and ticks between them."""
-        count = len(self.numbers)
-        if not count:
-            return ""
-        axis = str(self.numbers[0])
-        if count == 1:
-            return axis
-        last = str(self.numbers[-1])
-        cell_of_last = min(fit.cell_of(count - 1), fit.width - len(last))
-        cell_of_last = max(cell_of_last, len(axis) + 1)
-        cells_of_number = len(str(self.numbers.max())) + GAP + 1
-        for place in _ticks(self.numbers, cells_of_number * count / fit.width):
+        axis = ""
+        for place in self._ticks(fit):
             number = str(self.numbers[place])
-            cell = fit.cell_of(place)
-            if len(axis) + GAP <= cell <= cell_of_last - len(number) - GAP:
-                axis = axis.ljust(cell) + number
-        return axis.ljust(cell_of_last) + last
+            cell = min(fit.cell_of(place), fit.width - len(number))
+            if place:
+                cell = max(cell, len(axis) + 1)
+            axis = axis.ljust(cell) + number
+        return axis
+
+    def _ticks(self, fit: Fit) -> list[int]:
+        """Return the columns whose numbers the axis shows."""
+        count = len(self.numbers)
+        if count < 2:
+            return [*range(count)]
+        cells_of_number = len(str(self.numbers.max())) + GAP
+        last_cell = min(fit.cell_of(count - 1), fit.width - cells_of_number + GAP)
+        ticks = [0]
+        for place in _round_numbers(self.numbers, (cells_of_number + 1) * count / fit.width):
+            if cells_of_number <= fit.cell_of(place) <= last_cell - cells_of_number:
+                ticks.append(place)
+        return [*ticks, count - 1]
 
     def _bar(
         self,

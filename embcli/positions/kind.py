@@ -26,6 +26,7 @@ class PositionMatrix(NamedTuple):
     dtype: str = "float32"
     heading: str = ""  # the line above it on a page
     label: str = "pos"  # what the row numbers are
+    is_angle: bool = False  # whether colours show cosines: numbers that differ by 2 pi are equal
     row_numbers: np.ndarray = np.empty(0, np.int64)  # (n,); empty for the chosen positions
 
 

@@ -71,6 +71,7 @@ def rotary(
         rows=angles,
         columns=pairs,
         heading="The angles in radians; one column per pair",
+        is_angle=True,
     )
     rotated_row = PositionMatrix(
         name="input",

@@ -40,6 +40,7 @@ _MOST_TOKENS = 40  # a table in a file or a pipe shows no more
 _MOST_STRIPS = 42  # of a heat map there
 _MOST_STRIPS_BESIDE_HIDDEN = 24
 _FEWEST_TOKENS = 2  # any table shows these
+_LINES_AROUND_TERMS = 6  # a title, columns, a rule; what is left out, or a colour bar
 _MOST_TRACED = 40  # columns of a trace
 _STYLES_OF_RESULTS = {
     "input": "strong",
@@ -64,11 +65,14 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
     rows = rows_that_fit(options, lines_elsewhere)
     remarks = list(_lines_of_remarks(lookup, width))
     notes = list(origin_lines(lookup.layers.origin))
-    medium = medium_of(console)
-    if medium.height and medium.widest and not lookup.draw:
-        rows = medium.height - _lines_elsewhere(lookup, len(remarks) + len(notes))
+    if medium_of(console).widest and not lookup.draw:  # a slide, whose other lines are known
+        rows = options.max_height - _LINES_AROUND_TERMS
+        if not lookup.style.bare:
+            rows -= 1 + len(remarks) + len(notes)
         if lines * len(lookup.chosen) > rows:
             rows -= 3  # dots, and what is left out
+        if lookup.trace is not None:
+            rows = 0  # its lines need the room
     tokens = max(rows // lines, _FEWEST_TOKENS)
     is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
     yield from _table(lookup, tokens, is_spaced)
@@ -76,18 +80,6 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
     if lookup.trace is not None:
         yield from _trace(lookup, lookup.trace, width)
     yield from notes
-
-
-def _lines_elsewhere(lookup: Lookup, notes: int) -> int:
-    """Return how many lines of a slide are beside those of the terms."""
-    lines = 5  # a title, names of columns and a rule; a blank line, and what is left out
-    if lookup.style.heat:
-        lines = 6  # the columns have two lines, and a colour bar is below
-    if not lookup.style.bare:
-        lines += 1 + notes
-    if lookup.trace is not None:
-        lines += 5 + len(lookup.columns)
-    return lines
 
 
 # --- the table of terms ---

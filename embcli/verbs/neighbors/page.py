@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.text import Text
 
 from embcli.names import METRICS
 from embcli.page import (
     Label,
+    medium_of,
     omission,
     omitted,
     ruled,
@@ -16,6 +19,7 @@ from embcli.page import (
     written,
 )
 from embcli.page.labels import origin_lines, row_names, token_label
+from embcli.page.medium import Medium
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.neighbors import Neighbors
@@ -24,12 +28,17 @@ from embcli.wording import counted, first_of
 _MOST_QUERIES = 20
 _MOST_NEIGHBORS = 200  # the page shows no more per query
 _MOST_IDS = 8  # that a sentence names
+# 20 cells of a line, in which the longest bar is 1 wide; HTML has other letters, and the style.
+_BAR = (
+    '<svg viewBox="0 0 1 24" width="240.8" height="24" preserveAspectRatio="none" '
+    'style="max-width: 20ch; max-height: 1em; vertical-align: text-bottom"><path fill="#0087d7" d="M0 6h{0:.4f}v12H0z"/></svg>'
+)
 
 
 def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> RenderResult:
     queries = Excerpt.ends(_MOST_QUERIES, len(neighbors.queries))
     for number in queries.places.tolist():
-        yield from _query_part(neighbors, number)
+        yield from _query_part(neighbors, number, medium_of(console))
         yield ""
 
     search = neighbors.search
@@ -53,7 +62,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     yield from origin_lines(neighbors.origin)
 
 
-def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
+def _query_part(neighbors: Neighbors, number: int, medium: Medium) -> RenderResult:
     query = neighbors.queries[number]
     metric = METRICS[neighbors.metric].words
     yield title(f"Nearest to {_query_in_words(neighbors, number)} by {metric}")
@@ -65,7 +74,7 @@ def _query_part(neighbors: Neighbors, number: int) -> RenderResult:
     if neighbors.is_map:
         yield from _map(neighbors, number)
     elif len(neighbors.search.rankings[number].ids):
-        yield from _ranks(neighbors, number)
+        yield from _ranks(neighbors, number, medium)
     else:
         yield safe_text("No other rows.")
 
@@ -81,7 +90,7 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 
 
-def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
+def _ranks(neighbors: Neighbors, number: int, medium: Medium) -> RenderResult:
     ranking = neighbors.search.rankings[number]
     excerpt = Excerpt.ends(_MOST_NEIGHBORS, len(ranking.ids))
     ids = ranking.ids[excerpt.places]
@@ -95,7 +104,7 @@ def _ranks(neighbors: Neighbors, number: int) -> RenderResult:
         Label("distance" if is_distance else "score", written(scores, neighbors.style.precision))
     )
     if neighbors.metric == "cosine":
-        labels.append(_bars(scores))
+        labels.append(_bars(scores, medium))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "rank", first=1))
 
@@ -121,17 +130,18 @@ def _term_in_words(neighbors: Neighbors, ids: np.ndarray) -> str:
     return first_of(names, _MOST_IDS)
 
 
-def _bars(scores: np.ndarray) -> Label:
+def _bars(scores: np.ndarray, medium: Medium) -> Label:
     """Return a bar for each cosine, longer for nearer; the header shows the ends of the scale.
 
-    Bars are in halves of a cell, and half as high as a line, so that they are apart.
+    Bars are exact in a picture; elsewhere in halves of a cell, and half as high as a line, so that
+    they are apart.
     """
     longest = 20  # cells
     bars = []
-    for score in scores.tolist():
-        bar = ""
-        if score > 0:
-            whole, half = divmod(max(round(score * longest * 2), 1), 2)
-            bar = "▄" * whole + "▖" * half
-        bars.append(safe_text(bar, "accent"))
+    for score in scores.clip(0, 1).tolist():
+        whole, half = divmod(round(score * longest * 2), 2)
+        bar = safe_text("▄" * whole + "▖" * half, "accent")
+        if medium.shows_svg:
+            bar = Text(" " * longest, Style.from_meta({"svg": _BAR.format(score)}))
+        bars.append(bar)
     return Label("0" + "1".rjust(longest - 1), bars, "left")

@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from embcli.names import SHORT_LENGTH
 from embcli.page import (
+    Flow,
     Label,
     Matrix,
     Note,
     Values,
+    medium_of,
     omission,
     rows_that_fit,
     safe_text,
@@ -41,20 +44,33 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     notes = list(_notes(table, shown))
     yield from heading
 
+    is_slide = table.style.heat and medium_of(console).widest
     lines_elsewhere = 2 * len(views) + 1  # titles of matrices, blank lines, the next prompt
+    if is_slide:  # on which matrices are beside each other
+        lines_elsewhere = 3
     if not table.style.bare:
         lines_elsewhere += len(heading) + len(notes)
-    for place, view in enumerate(views):
-        if place:
-            yield ""
-        if view.heading:
-            yield title(view.heading)
+    blocks = []
+    for view in views:
         most_rows = _most_rows(table, view, views, options)
         lines = None
+        heading = view.heading
         if table.style.heat:
             most_rows = len(view.row_numbers)
-            lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // len(views)
-        yield _drawn(table, view, most_rows, lines)
+            lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere)
+            if not is_slide:
+                lines //= len(views)
+            if view.is_angle:
+                heading = "The cosines of the angles; one column per pair"
+        matrix = _drawn(table, view, most_rows, lines)
+        blocks.append([title(heading), matrix] if heading else [matrix])
+    if is_slide:
+        yield Flow(blocks)
+    else:
+        for place, block in enumerate(blocks):
+            if place:
+                yield ""
+            yield from block
     if notes:
         yield ""
     yield from notes
@@ -117,6 +133,8 @@ def _drawn(
     excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
     values = view.rows(numbers)[:, : len(view.columns)]
+    if view.is_angle and table.style.heat:
+        values = np.cos(values)
     scale = None
     if table.is_similarity:
         # Few numbers are as large as those of the diagonal, which the scale must reach.
