@@ -34,15 +34,17 @@ def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
     return labels
 
 
-def token_label(tokens: Sequence[bytes | None]) -> Label:
+def token_label(tokens: Sequence[bytes | None], name: str = "token") -> Label:
     cells = [safe_text(shown(token), "strong") for token in tokens]
-    return Label("token", cells, "left", short=True)
+    return Label(name, cells, "left", short=True)
 
 
-def id_labels(ids: np.ndarray, encoding: Encoding | None, name: str = "ID") -> list[Label]:
+def id_labels(
+    ids: np.ndarray, encoding: Encoding | None, name: str = "ID", token_name: str = "token"
+) -> list[Label]:
     labels = [Label(name, ids)]
     if encoding is not None:
-        labels.append(token_label(tokens_of(ids, encoding)))
+        labels.append(token_label(tokens_of(ids, encoding), token_name))
     return labels
 
 

@@ -138,11 +138,6 @@ class Matrix(Strips):
         _, short, _ = label_versions(self.labels)
         return self._room_for(short, width) >= len(self.numbers)
 
-    def columns_shown(self, width: int) -> int:
-        """Return how many columns a page shows."""
-        _, excerpt = self._excerpt(width)
-        return len(excerpt.places)
-
     def _tables(self, width: int) -> RenderResult:
         """Yield all columns, in as many tables as they need."""
         _, labels, _ = label_versions(self.labels)

@@ -33,7 +33,7 @@ from embcli.verbs.batch import Batches
 from embcli.wording import counted
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
-_FEW_POSITIONS = 2  # which a table of IDs shows at least, if tokens are beside them
+_FEW_SAMPLES = 4  # which can have two lines each
 _FEWEST_DRAWN_SAMPLES = 2
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
@@ -82,7 +82,7 @@ def _heading(batches: Batches) -> str:
 
 def _letter(batches: Batches) -> str:
     """Return the letter of the first dimension: N samples of all batches, or B of one."""
-    return "N" if batches.all else "B"
+    return "N" if batches.all and batches.count > 1 else "B"
 
 
 def _shapes(batches: Batches, width: int) -> Table:
@@ -123,8 +123,8 @@ def _losses(batches: Batches) -> RenderResult:
 def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     """Yield the inputs and targets of some samples, as IDs and, if there is room, as tokens.
 
-    IDs come first: tokens are left out if all positions fit only without them, and positions in the
-    middle if they do not fit even then.
+    The tokens are beside all IDs or, of few samples, in a table below; of others, the middle ones
+    are left out, or all.
     """
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
@@ -135,24 +135,24 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
 
     values = [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")]
     table = Matrix(labels, values, np.arange(length), excerpt.gaps, column="position")
-    has_whole_tokens = True
+    below: RenderResult = ()
     if batches.tokens.encoding is not None:
-        all_positions_fit = table.fits(width)
-        for words in _words(batches, ids):
-            wider = replace(table, labels=[*labels, Label("tokens", words, "left")])
-            has_room = wider.fits(width)
-            if not all_positions_fit:
-                has_room = wider.columns_shown(width) >= _FEW_POSITIONS
-            if has_room:
-                table = wider
-                break
-            has_whole_tokens = False
+        whole, short = (
+            [*labels, Label("tokens", words, "left")] for words in _words(batches, ids)
+        )
+        if replace(table, labels=whole).fits(width):
+            table = replace(table, labels=whole)
+        elif len(samples) <= _FEW_SAMPLES and least_width(whole, 0) <= width:
+            below = ("", ruled(whole))
+        elif replace(table, labels=short).fits(width):
+            table = replace(table, labels=short)
+            below = (Hint(("draw",)),)
         else:
             missing.append("the tokens")
+            below = (Hint(("draw",)),)
 
     yield replace(table, rows_left_out=" and ".join(filter(None, missing)))
-    if not has_whole_tokens:
-        yield Hint(("draw",))
+    yield from below
 
 
 def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
@@ -215,7 +215,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         yield ruled(labels)
         yield ""
 
-    yield safe_text("■ input, □ last target (the others are inputs, too); no mark: in no sample")
+    yield safe_text("■ input, □ last target (the others are inputs, too); no mark: not in this sample")
     excerpt = Excerpt.first(shown_tokens, stop - first)
     if excerpt.left_out:
         missing = omission(excerpt, "token", first=first)
@@ -260,7 +260,8 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
     encoding = batches.tokens.encoding
     labels += id_labels(ids[:, positions.places].ravel(), encoding)
     if batches.draw:
-        labels += id_labels(ids[:, positions.places + 1].ravel(), encoding, "target")
+        targets = ids[:, positions.places + 1].ravel()
+        labels += id_labels(targets, encoding, "target ID", "target")
 
     gaps = [gap * count for gap in samples.gaps]
     for place in range(len(order)):

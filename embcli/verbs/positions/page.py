@@ -68,7 +68,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         yield Flow(blocks)
     else:
         for place, block in enumerate(blocks):
-            if place:
+            if place and not options.is_terminal:  # whose lines are few
                 yield ""
             yield from block
     if notes:
@@ -118,7 +118,7 @@ def _most_rows(
     """Return how many rows of a matrix are shown on the page of these."""
     if table._rows_chosen and view.label == "pos":
         return _MOST_CHOSEN
-    other_lines = 5 * (len(views) - 1)
+    other_lines = 8 * (len(views) - 1)
     lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
     lines = rows_that_fit(options, lines_in_pipe)
     if sum(len(each.row_numbers) for each in views) <= lines:
