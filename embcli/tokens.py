@@ -289,7 +289,8 @@ def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
     raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
 
 
-_SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423"}
+_SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423", "◌": "\\u25cc"}
+_MARKS = ("Mn", "Me")  # categories of combining marks that take no cell of their own
 # Characters that terminals join with their neighbours, or draw in different widths.
 _JOINING = {
     "\u200d",
@@ -304,9 +305,10 @@ _JOINING = {
 def shown(token: bytes | None) -> str:
     r"""Return a token for one line of a terminal, in a known width; no two tokens look alike.
 
-    Spaces are visible. Control characters, bidi controls, other characters that cannot be printed,
-    and combining marks without a letter are escaped. Bytes that are not complete characters are
-    shown as `\xe2\x80`, and so is a byte that is a token beside the tokens of characters.
+    Spaces are visible, and combining marks without a letter are on a dotted circle. Control
+    characters, bidi controls, others that cannot be printed, and those whose width is not known are
+    escaped. Bytes that are not complete characters are shown as `\xe2\x80`, and so is a byte that
+    is a token beside the tokens of characters.
     """
     if token is None:
         return ""
@@ -324,7 +326,7 @@ def shown(token: bytes | None) -> str:
 
 
 def _shown_character(character: str, previous: str) -> str:
-    r"""Return a character, or an escape: `\x1b`, `\u00a0`, `\u202e`, `\U0001f1e6`.
+    r"""Return a character as it is, on a dotted circle, or as an escape: `\x1b`, `\u202e`.
 
     Only ASCII is written with `\x`: from `\x80` on, such an escape means a byte that is not a
     character.
@@ -333,13 +335,12 @@ def _shown_character(character: str, previous: str) -> str:
         return _SHOWN[character]
     category = unicodedata.category(character)
     # Terminals disagree on the width of spacing marks and of what a virama joins.
-    is_spacing_mark = category == "Mc"
     is_virama = unicodedata.combining(character) == 9
-    varies_in_width = is_spacing_mark or is_virama or character in _JOINING
-    has_no_letter = category in ("Mn", "Me") and not previous.isalpha()
-    if character.isprintable() and not varies_in_width and not has_no_letter:
-        return character
-    return _escape(ord(character))
+    varies_in_width = category == "Mc" or is_virama or character in _JOINING
+    if not character.isprintable() or varies_in_width:
+        return _escape(ord(character))
+    has_base = previous.isalpha() or unicodedata.category(previous) in _MARKS
+    return f"◌{character}" if category in _MARKS and not has_base else character
 
 
 def _escape(code: int) -> str:

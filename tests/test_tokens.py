@@ -102,7 +102,7 @@ def test_the_text_of_a_token_tells_its_bytes(token):
 
 _ESCAPE = re.compile(
     rb"\\x(?P<byte>[0-9a-f]{2})|\\u(?P<four>[0-9a-f]{4})|\\U(?P<eight>[0-9a-f]{8})"
-    rb"|\\(?P<letter>[ntr\\])|" + "␣".encode()
+    rb"|\\(?P<letter>[ntr\\])|(?P<circle>" + "◌)|␣".encode()
 )
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\"}
 
@@ -115,6 +115,8 @@ def unshown(text: str) -> bytes:
             return bytes.fromhex(match["byte"].decode())
         if match["letter"]:
             return _LETTERS[match["letter"]]
+        if match["circle"]:
+            return b""
         code = match["four"] or match["eight"]
         return chr(int(code, 16)).encode() if code else b" "
 
