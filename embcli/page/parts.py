@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from embcli.selection import Excerpt
 
-_GAP = 4  # cells between blocks side by side
-_GAP_ON_SLIDE = 3
+_GAP = 3  # cells between blocks side by side
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
@@ -193,27 +192,26 @@ class Flow(Composite):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows: list[list[Constrain]] = []
         widest = medium_of(console).widest
-        gap = _GAP_ON_SLIDE if widest else _GAP
         options = options.update(max_width=widest or options.max_width)
         groups = [Group(*block) for block in self.blocks]
         sizes = [Measurement.get(console, options, group) for group in groups]
-        has_one_row = widest and sum(size.minimum + gap for size in sizes) <= widest
+        has_one_row = widest and sum(size.minimum + _GAP for size in sizes) <= widest
         room = 0
         for group, (least, width) in zip(groups, sizes, strict=True):
             if has_one_row:
-                width = min(width, max(least, options.max_width // len(groups) - gap))
+                width = min(width, max(least, options.max_width // len(groups) - _GAP))
             elif widest and least <= room:
                 width = min(width, room)
             if width > room:
                 rows.append([])
                 room = options.max_width
             rows[-1].append(Constrain(group, width))
-            room -= width + gap
+            room -= width + _GAP
 
         for place, row in enumerate(rows):
             if place:
                 yield ""
-            table = SideBySide.grid(padding=(0, gap))
+            table = SideBySide.grid(padding=(0, _GAP))
             table.add_row(*row)
             table.width = Measurement.get(console, options, table).maximum
             yield table

@@ -38,7 +38,6 @@ from embcli.wording import counted
 
 _MOST_TOKENS = 40  # a table in a file or a pipe shows no more
 _MOST_STRIPS = 42  # of a heat map there
-_MOST_STRIPS_BESIDE_HIDDEN = 24
 _FEWEST_TOKENS = 2  # any table shows these
 _LINES_AROUND_TERMS = 6  # a title, columns, a rule; what is left out, or a colour bar
 _MOST_TRACED = 40  # columns of a trace
@@ -60,8 +59,7 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
     lines = len(lookup.shown)  # lines per token
     lines_elsewhere = (lines + 1) * _MOST_TOKENS
     if lookup.style.heat:
-        has_two_maps = "hidden" in lookup.shown
-        lines_elsewhere = _MOST_STRIPS_BESIDE_HIDDEN if has_two_maps else _MOST_STRIPS
+        lines_elsewhere = _MOST_STRIPS
     rows = rows_that_fit(options, lines_elsewhere)
     remarks = list(_lines_of_remarks(lookup, width))
     notes = list(origin_lines(lookup.layers.origin))
@@ -71,8 +69,8 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
             rows -= 1 + len(remarks) + len(notes)
         if lines * len(lookup.chosen) > rows:
             rows -= 3  # dots, and what is left out
-        if lookup.trace is not None:
-            rows = 0  # its lines need the room
+        if lookup.trace is not None:  # whose lines need the room
+            rows = 0
     tokens = max(rows // lines, _FEWEST_TOKENS)
     is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
     yield from _table(lookup, tokens, is_spaced)

@@ -45,25 +45,22 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     yield from heading
 
     is_slide = table.style.heat and medium_of(console).widest
-    lines_elsewhere = 2 * len(views) + 1  # titles of matrices, blank lines, the next prompt
-    if is_slide:  # on which matrices are beside each other
-        lines_elsewhere = 3
+    below_each_other = 1 if is_slide else len(views)
+    lines_elsewhere = 2 * below_each_other + 1  # titles, blank lines, the next prompt
     if not table.style.bare:
         lines_elsewhere += len(heading) + len(notes)
     blocks = []
     for view in views:
         most_rows = _most_rows(table, view, views, options)
         lines = None
-        heading = view.heading
+        name = view.heading
         if table.style.heat:
             most_rows = len(view.row_numbers)
-            lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere)
-            if not is_slide:
-                lines //= len(views)
+            lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // below_each_other
             if view.is_angle:
-                heading = "The cosines of the angles; one column per pair"
+                name = "The cosines of the angles; one column per pair"
         matrix = _drawn(table, view, most_rows, lines)
-        blocks.append([title(heading), matrix] if heading else [matrix])
+        blocks.append([title(name), matrix] if name else [matrix])
     if is_slide:
         yield Flow(blocks)
     else:

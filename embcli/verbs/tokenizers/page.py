@@ -120,8 +120,9 @@ def _token_text(token: bytes, place: int, available: int, background: Background
     text = shorten(shown(token), max(available - 1, 1))
     if background is None:
         return Text(f"{text}{_CUT}")
-    # A space can be seen by its colour.
-    return Text(text.replace("␣", " "), token_background(place, background))
+    if text.strip("␣"):  # A space beside letters can be seen by its colour.
+        text = text.replace("␣", " ")
+    return Text(text, token_background(place, background))
 
 
 def _totals(result: Tokenizers) -> Iterator[Text]:
