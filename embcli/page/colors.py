@@ -50,7 +50,7 @@ INKS = {
         "#5888b0": "#4a7ba6",
         "#b0784c": "#a0685a",
         "#af5fd7": "#8f3fbf",
-        "#d75f5f": "#c85050",
+        "#ff0087": "#d0006a",
     },
     "dark": {
         "dim": "#959da6",
@@ -65,7 +65,7 @@ INKS = {
 }
 # Blue and orange mean signs, so that tokens have other colours. These three differ also among 16
 # colours, and no red-green blindness confuses them with each other, or with those of signs.
-_TOKEN_COLORS = ("#008787", "#5f5fff", "#d75f5f")
+_TOKEN_COLORS = ("#008787", "#5f5fff", "#ff0087")
 
 
 def token_style(place: int) -> Style:
