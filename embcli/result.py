@@ -67,6 +67,7 @@ _FEWER_LINES = {
     "cache": "leave out {slide}",
     "explain": "give another word",
 }
+_WITHOUT_BARE = ("info", "cache", "explain")  # verbs whose pages are not bare
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -228,7 +229,7 @@ class Result:
             source=", ".join(source),
             models=models,
             fewer_lines=Sentence(_FEWER_LINES.get(self._verb, _SHORTER_TEXT)),
-            bare=self.styled(bare=True)._view(),
+            bare=self.styled(bare=self._verb not in _WITHOUT_BARE)._view(),
         )
 
     @property

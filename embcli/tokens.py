@@ -289,7 +289,15 @@ def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
     raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
 
 
-_SHOWN = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "␣": "\\u2423", "◌": "\\u25cc"}
+_SHOWN = {
+    " ": "␣",
+    "\n": "\\n",
+    "\t": "\\t",
+    "\r": "\\r",
+    "\\": "\\\\",
+    "␣": "\\u2423",
+    "◌": "\\u25cc",
+}
 _MARKS = ("Mn", "Me")  # categories of combining marks that take no cell of their own
 # Characters that terminals join with their neighbours, or draw in different widths.
 _JOINING = {

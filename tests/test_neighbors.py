@@ -296,3 +296,11 @@ def test_a_tokenizer_beside_the_weights_is_doubted_too(in_process, snapshot):
     page = session(in_process, "weights --from ./doubted")
 
     snapshot("neighbors/doubted-tokenizer.txt", page)
+
+
+def test_bars_are_exact_in_a_picture():
+    neighbors = embcli.seeded(vocab=50, dim=4).neighbors(ids="3", top=9)
+    svg = neighbors.page("svg").decode()
+
+    lengths = [float(length) for length in re.findall(r"M0 6h(\S+)v12", svg)]
+    assert lengths == pytest.approx(neighbors.search.rankings[0].scores, abs=1e-4)

@@ -40,11 +40,11 @@ def token_label(tokens: Sequence[bytes | None], name: str = "token") -> Label:
 
 
 def id_labels(
-    ids: np.ndarray, encoding: Encoding | None, name: str = "ID", token_name: str = "token"
+    ids: np.ndarray, encoding: Encoding | None, name: str = "ID", header: str = "token"
 ) -> list[Label]:
     labels = [Label(name, ids)]
     if encoding is not None:
-        labels.append(token_label(tokens_of(ids, encoding), token_name))
+        labels.append(token_label(tokens_of(ids, encoding), header))
     return labels
 
 

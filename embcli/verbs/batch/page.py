@@ -137,9 +137,7 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
     table = Matrix(labels, values, np.arange(length), excerpt.gaps, column="position")
     below: RenderResult = ()
     if batches.tokens.encoding is not None:
-        whole, short = (
-            [*labels, Label("tokens", words, "left")] for words in _words(batches, ids)
-        )
+        whole, short = ([*labels, Label("tokens", words, "left")] for words in _words(batches, ids))
         if replace(table, labels=whole).fits(width):
             table = replace(table, labels=whole)
         elif len(samples) <= _FEW_SAMPLES and least_width(whole, 0) <= width:
@@ -215,7 +213,9 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         yield ruled(labels)
         yield ""
 
-    yield safe_text("■ input, □ last target (the others are inputs, too); no mark: not in this sample")
+    yield safe_text(
+        "■ input, □ last target (the others are inputs, too); no mark: not in this sample"
+    )
     excerpt = Excerpt.first(shown_tokens, stop - first)
     if excerpt.left_out:
         missing = omission(excerpt, "token", first=first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from embcli.page import Label, LeftOut, ruled, safe_text, title
+from embcli.page import Label, LeftOut, medium_of, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
 from embcli.page.table import least_width
 from embcli.verbs.info import Info, ModelInfo, Models, facts_of, parameters_of
@@ -27,7 +27,8 @@ def page(
         case Info():
             yield from _machine_page(result)
         case ModelInfo():
-            yield from _model_page(result, options.max_width)
+            is_slide = bool(medium_of(console).widest)
+            yield from _model_page(result, options.max_width, is_slide)
         case Models():
             yield from _models_page(result)
 
@@ -51,7 +52,8 @@ def _machine_page(info: Info) -> RenderResult:
     )
 
 
-def _model_page(info: ModelInfo, width: int) -> RenderResult:
+def _model_page(info: ModelInfo, width: int, is_slide: bool) -> RenderResult:
+    """Yield the tensors and the facts; a slide has no room for what else the files say."""
     checkpoint = info.checkpoint
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
     tensors = checkpoint.tensors
@@ -71,6 +73,8 @@ def _model_page(info: ModelInfo, width: int) -> RenderResult:
     yield ""
     for fact in _facts(info):
         yield safe_text(fact)
+    if is_slide:
+        return
     prefix = "metadata: " if tensors.format == "safetensors" else ""
     for key, value in facts_of(tensors).items():
         yield safe_text(in_line(shortened(f"{prefix}{key}: {value}")))

@@ -31,7 +31,8 @@ _MOST_IDS = 8  # that a sentence names
 # 20 cells of a line, in which the longest bar is 1 wide; HTML has other letters, and the style.
 _BAR = (
     '<svg viewBox="0 0 1 24" width="240.8" height="24" preserveAspectRatio="none" '
-    'style="max-width: 20ch; max-height: 1em; vertical-align: text-bottom"><path fill="#0087d7" d="M0 6h{0:.4f}v12H0z"/></svg>'
+    'style="max-width: 20ch; max-height: 1em; vertical-align: text-bottom">'
+    '<path fill="#0087d7" d="M0 6h{:.4f}v12H0z"/></svg>'
 )
 
 

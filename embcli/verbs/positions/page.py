@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from embcli.names import SHORT_LENGTH
@@ -49,7 +49,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     lines_elsewhere = 2 * below_each_other + 1  # titles, blank lines, the next prompt
     if not table.style.bare:
         lines_elsewhere += len(heading) + len(notes)
-    blocks = []
+    blocks: list[list[RenderableType]] = []
     for view in views:
         most_rows = _most_rows(table, view, views, options)
         lines = None
