@@ -299,7 +299,7 @@ def test_a_tokenizer_beside_the_weights_is_doubted_too(in_process, snapshot):
 
 
 def test_bars_are_exact_in_a_picture():
-    neighbors = embcli.seeded(vocab=50, dim=4).neighbors(ids="3", top=9)
+    neighbors = embcli.seeded(vocab=50, dim=4).neighbors([3], top=5)
     svg = neighbors.page("svg").decode()
 
     lengths = [float(length) for length in re.findall(r"M0 6h(\S+)v12", svg)]
