@@ -121,13 +121,3 @@ def test_the_rows_of_a_token_stay_together_on_a_slide(count, left_out):
     strips = re.findall(r'<g transform="scale.*?</g>', svg)
     assert len(strips) == 3 * (count - left_out)
     assert not any(" 1.5h1" in strip for strip in strips)  # two rows in a line
-
-
-@pytest.mark.parametrize("kind", ["rotary", "relative"])
-def test_two_matrices_of_positions_are_beside_each_other_on_a_slide(kind):
-    table = embcli.seeded(vocab=6, dim=16).positions(kind, context_length=32)
-    svg = table.styled(heat=True, slide="Two").page("svg").decode()
-
-    places = re.findall(r'<g transform="translate\((\S+) (\S+)\)"><g transform="scale', svg)
-    assert len({left for left, _ in places}) == 2
-    assert len(places) >= 14  # seven lines each, at least
