@@ -33,7 +33,7 @@ from embcli.verbs.batch import Batches
 from embcli.wording import counted
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
-_FEW_SAMPLES = 4  # which can have two lines each
+_FEW_SAMPLES = 1  # which can have a table of their tokens
 _FEWEST_DRAWN_SAMPLES = 2
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
