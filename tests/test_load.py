@@ -181,7 +181,7 @@ def test_layers_that_predict_further_tokens_are_left_out_by_right(asked):
 
 
 @cases
-def test_a_pooler_is_a_remark_and_a_tasks_own_head_a_finding(asked, facts, level):
+def test_a_pooler_is_a_remark_and_a_head_or_other_weights_are_findings(asked, facts, level):
     audit = audited(asked, **facts)
     assert [found_level for found_level, _, _ in found(audit, "load")] == [level]
     assert audit.is_sound == (level == "remark")

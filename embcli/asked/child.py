@@ -238,7 +238,8 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
 
     `tensors` has the dtype and the shape of each; no file of weights is opened. Names are those of
     the class. `token` and `head` are the matrices of tokens, `body` is the first part of all names
-    except those of a head. `failure` says why there is no such model.
+    except those of a head. `failure` says why there is no such model, `faults` what is wrong in
+    config.json.
     """
     import torch
     import transformers
@@ -286,12 +287,21 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
             missing.append(name)
     mismatched = found["mismatched_keys"]
     unexpected = found["unexpected_keys"]
+    faults = []
+    if kind.config_class not in (type(config), *config.sub_configs.values()):
+        faults.append(
+            f"config.json is of {config.model_type}, "
+            f"its class {kind.__name__} of {kind.config_class.model_type}"
+        )
     if is_quantised:
+        if not unexpected:
+            faults.append("config.json has a quantization_config; no tensor is quantised")
         missing = [name for name in missing if not _is_in_parts(name, unexpected)]
         mismatched = [each for each in mismatched if not _is_in_parts(each[0], unexpected)]
         unexpected = []
     return {
         **facts,
+        "faults": faults,
         "missing": sorted(missing),
         "unexpected": sorted(unexpected),
         "mismatched": sorted(mismatched),

@@ -27,6 +27,7 @@ class ModelFacts:
     transformers: str  # the version
     name: str  # of the class; empty if transformers has no such class
     failure: str = ""  # why there is no such model, in words that go on after that name
+    faults: Sequence[str] = ()  # what is wrong in config.json
     missing: Sequence[str] = ()
     mismatched: Sequence[tuple[str, Sequence[int], Sequence[int]]] = ()  # name, shape in file, own
     unexpected: Sequence[str] = ()

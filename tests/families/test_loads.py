@@ -21,6 +21,7 @@ pytest.importorskip("transformers")
 
 import transformers
 
+from tests.cases import cases
 from tests.families.checkpoints import (
     FAULTY,
     HEADS,
@@ -292,6 +293,15 @@ def test_a_quantized_layer_is_there_if_any_of_its_parts_is(scheme, dropped, tmp_
     found = embcli.open(tmp_path).audit()
     assert reasons(found) == []
     assert highest(said(found, "load")) == ("alarm" if dropped else "")
+
+
+@cases
+def test_a_config_json_of_other_weights_is_a_finding(settings, text, tmp_path):
+    make("LlamaForCausalLM", tmp_path)
+    files = files_in(tmp_path)
+    files.config |= settings
+    files.write(tmp_path)
+    assert said(embcli.open(tmp_path).audit(), "load")[0].text == text
 
 
 @pytest.mark.parametrize(("dropped", "level"), [("embed", ""), ("layers.1.", "alarm")])

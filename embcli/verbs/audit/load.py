@@ -98,6 +98,8 @@ class Loading:
             name = self.facts.name or f"transformers {self.facts.transformers}"
             yield Finding(level, "load", 1, f"{name} {self.facts.failure}")
             return
+        for fault in self.facts.faults:
+            yield Finding("finding", "load", 1, fault)
         yield from _of_drawn(self.facts, checkpoint)
         yield from _of_unexpected(self.facts, checkpoint)
         yield from _of_ties(self.facts, checkpoint, head_is_copy)
