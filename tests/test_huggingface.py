@@ -498,6 +498,15 @@ def test_without_the_package_the_cure_is_told_and_a_tokenizer_beside_weights_is_
     assert cure in shown.err
 
 
+def test_tokens_of_bytes_need_byte_fallback(tmp_path):
+    made = byte_fallback()
+    made.model.byte_fallback = False
+    path = str(tmp_path / "tokenizer.json")
+    made.save(path)
+    (fault,) = encodings.get(path).faults
+    assert fault == "tokenizer.json has tokens of bytes, but byte_fallback is false"
+
+
 def test_threads_share_a_tokenizer(saved):
     """Some of them ask for special tokens, which the package sets for a whole tokenizer."""
     ours = opened(saved("gpt2"))

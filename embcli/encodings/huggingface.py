@@ -129,6 +129,8 @@ class HuggingFaceEncoding(Encoding):
             if len(merges) < len(tokens) / 2:
                 merges_in_words = counted(len(merges), "merge")
                 yield f"{self.path.name} has {merges_in_words} for {len(tokens):,} tokens"
+            if len(of_bytes) >= _IN_UTF8 and not self.rules["byte_fallback"]:
+                yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
 
             single = len(self.rules["vocab"]) - len(parts)
             if self._to_bytes is byte_level_to_bytes and single < _IN_UTF8:
