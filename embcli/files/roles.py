@@ -308,7 +308,7 @@ def _adapter_in_words(names: Iterable[str]) -> str:
     if not re.search(r"\b(?:lora|trainable_tokens)_", listed):
         return base_layers
     changed = [matrix for pattern, matrix in _CHANGED.items() if re.search(pattern, listed)]
-    what = " and ".join(changed) or "neither the token matrix nor the output head"
+    what = " and ".join(changed) or "neither token matrix nor output head, unless it has them whole"
     return f"{base_layers or 'it is an adapter'}, which changes {what}"
 
 
