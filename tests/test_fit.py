@@ -506,7 +506,7 @@ def test_special_tokens_of_the_tokenizer_need_rows():
     tokenizer.save(str(path))
     audit = audited()
     assert audit.broken == ("missing", "special-ids")
-    text = f"mask {TOKENS - 1} of tokenizer.json: {TOKENS - 1} has no row"
+    text = f"mask {TOKENS - 1} of tokenizer.json: no row for {TOKENS - 1}"
     assert any(text in finding.text for finding in audit.findings)
 
 
@@ -533,7 +533,7 @@ def test_ids_that_tokenizer_json_adds_to_texts_need_rows(key, value):
     path.write_text(json.dumps(tokenizer))
     audit = audited()
     assert audit.broken == ("special-ids",)
-    assert any(f"of tokenizer.json: {ROWS} has no row" in each.text for each in audit.findings)
+    assert any(f"of tokenizer.json: no row for {ROWS}" in each.text for each in audit.findings)
 
 
 @pytest.mark.parametrize("value", ["</s>", "0"])
@@ -568,7 +568,7 @@ def test_roles_and_dtypes_that_may_be_wrong_are_remarks(settings, names, texts):
 
 
 @cases
-def test_files_of_a_tokenizer_that_say_different_things(files, texts):
+def test_files_beside_weights_that_do_not_fit(files, texts):
     for name, content in files.items():
         Path("m", name).write_text(content if isinstance(content, str) else json.dumps(content))
     assert [each.text for each in audited().findings if each.kind not in IGNORED] == texts

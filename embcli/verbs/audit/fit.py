@@ -189,7 +189,7 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fin
         without_row = [token_id for token_id in special.ids if not 0 <= token_id < files.rows]
         if without_row:
             ids = ", ".join(map(str, without_row))
-            text = f"{special}: {ids} has no row, rows are 0 to {files.rows - 1:,}"
+            text = f"{special}: no row for {ids}, rows are 0 to {files.rows - 1:,}"
             level: Level = "finding" if is_gguf or special.role == "eos" else "alarm"
             yield Finding(level, "special-ids", len(without_row), text)
         first = first_by_role.setdefault(special.role, special)
@@ -224,9 +224,12 @@ def _is_writer(checkpoint: Checkpoint) -> bool:
 
 
 def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that a model that writes has a token that ends a text, and that padding has its own."""
+    """Check that a model that writes has tokens to begin and to end with, and padding its own."""
     if _is_writer(checkpoint) and not files.rows_of("eos"):
         yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
+    starts = files.rows_of("decoder_start") or files.rows_of("bos")
+    if checkpoint.config.get("is_encoder_decoder") and not starts:
+        yield _misfit("no file names the decoder_start_token_id, with which each output begins")
     shared = {*files.padding_rows} & {*files.rows_of("unk")}
     if shared and not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
