@@ -161,7 +161,7 @@ class _Dialect(NamedTuple):
             file.write(self.line_end.join([*lines, b""]))
 
     def cells(self, values: Iterable[Any]) -> list[bytes]:
-        if isinstance(values, np.ndarray):
+        if isinstance(values, np.ndarray) and values.size:
             return _numbers(values).split(b",")
         return [self.cell(value) for value in values]
 

@@ -66,7 +66,7 @@ class Result:
 
     def pieces(self, fields: Names, matrices: Names) -> Iterator[Piece]:
         self.asked.append((fields, matrices))
-        for start in range(0, self.rows, self.step):
+        for start in range(0, max(self.rows, 1), self.step):  # no rows are an empty piece
             part = slice(start, start + self.step)
             columns = {name: copy.copy(self.fields[name][part]) for name in fields}
             blocks = {name: self.matrices[name][part].copy() for name in matrices}
