@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from embcli import store as store_module
 from embcli.errors import LayerError, Notes, OutputError
 from embcli.layer import Layer
 from embcli.seeded_layers import build
+from embcli.seeded_layers.build import Build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource, file_name
 from embcli.store import Store
@@ -100,14 +102,17 @@ def test_whatever_changes_a_bit_and_nothing_else_has_a_file_of_its_own():
     own = build.this_build()
     token = file_name("token", SMALL, own)
     names = [token, file_name("position", SMALL, own)]
-    for field in ("torch", "machine", "cpu", "libc"):
+    for field in {*Build._fields} - {"version", "capability"}:  # They follow from the others.
         other_build = own._replace(**{field: "other"})
         names.append(file_name("token", SMALL, other_build))
-    for other in (Seeded(7, 3, 5), Seeded(6, 4, 5), Seeded(6, 3, 5, 124)):
-        names.append(file_name("token", other, own))
+    for field in fields(Seeded):
+        if not field.init:  # It follows from the others.
+            continue
+        other = replace(SMALL, **{field.name: getattr(SMALL, field.name) + 1})
         names.append(file_name("position", other, own))
-    names.append(file_name("position", Seeded(6, 3, 6), own))
-    assert len({*names}) == 13
+        if field.name != "context_length":
+            names.append(file_name("token", other, own))
+    assert len({*names}) == len(names)
     # The context length changes no token row.
     assert file_name("token", Seeded(6, 3, 9), own) == token
 
