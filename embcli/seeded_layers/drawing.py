@@ -36,6 +36,11 @@ def global_generator() -> Iterator[None]:
         yield
 
 
+def fill_weight(weight: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Fill a weight as torch.nn.Embedding does, from a generator or torch's global one."""
+    return weight.normal_(generator=generator)
+
+
 _AT_ONCE = 1 << 20  # elements that are drawn for chosen rows before these are copied out
 
 
@@ -170,7 +175,7 @@ class RandomStream:
         return self._normals(self._size)
 
     def _normals(self, count: int) -> np.ndarray:
-        return np.asarray(torch.empty(count).normal_(generator=self._generator))
+        return np.asarray(fill_weight(torch.empty(count), self._generator))
 
     def _fill(self, start: int, values: np.ndarray) -> None:
         """Fill an array with the elements from `start` on; its length is a multiple of 16."""
@@ -179,7 +184,7 @@ class RandomStream:
         draw = self._start + start
         self._seek(draw)
         self._position = _UNKNOWN  # An error can stop the drawing at any place.
-        torch.from_numpy(values).normal_(generator=self._generator)
+        fill_weight(torch.from_numpy(values), self._generator)
         self._position = draw + len(values)
 
     def _seek(self, draw: int) -> None:

@@ -72,7 +72,7 @@ def loader_draws(source: SeededSource, ids: np.ndarray, windows: Windows, notes:
     import torch
     from torch.utils.data import DataLoader
 
-    from embcli.seeded_layers.drawing import RandomStream, global_generator
+    from embcli.seeded_layers.drawing import RandomStream, fill_weight, global_generator
 
     with global_generator():
         torch.set_rng_state(RandomStream(source.seeded, "token").state_after())
@@ -82,5 +82,5 @@ def loader_draws(source: SeededSource, ids: np.ndarray, windows: Windows, notes:
         )
         iter(loader)  # which consumes a random number
         order = np.fromiter(loader.sampler, np.int64, samples)
-        position = torch.nn.Embedding(context_length, dim).weight.detach()
+        position = fill_weight(torch.empty(context_length, dim))
     return Draws(source.open({"token": ids}, notes), order, position.numpy())

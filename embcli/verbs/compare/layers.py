@@ -16,6 +16,7 @@ from torch.nn.functional import mse_loss, one_hot
 
 from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
+from embcli.seeded_layers.drawing import fill_weight
 from embcli.verbs.compare.pair import Gradient, Outputs, Training
 
 TorchLayer = torch.nn.Embedding | torch.nn.Linear
@@ -79,10 +80,12 @@ def _embedding_layer(source: Source, notes: Notes) -> tuple[torch.nn.Embedding, 
     origin = source.origin
     if origin.seed is not None:
         torch.manual_seed(origin.seed)
-        return torch.nn.Embedding(size, dim), origin
-    layers = source.open({"token": None}, notes)
-    weight = torch.from_numpy(layers["token"].whole())
-    return torch.nn.Embedding(size, dim, _weight=weight), layers.origin
+        weight = fill_weight(torch.empty(size, dim))
+    else:
+        layers = source.open({"token": None}, notes)
+        origin = layers.origin
+        weight = torch.from_numpy(layers["token"].whole())
+    return torch.nn.Embedding(size, dim, _weight=weight), origin
 
 
 def _sliced(ids: torch.Tensor, size: int, elements: int) -> tuple[torch.Tensor, ...]:
