@@ -49,7 +49,7 @@ def id_labels(
 
 
 def origin_in_words(origin: Origin, layer: str) -> str:
-    return f"seed {origin.seed}" if origin.is_seeded else origin.tensors[layer]
+    return origin.name if origin.is_seeded else origin.tensors[layer]
 
 
 def origin_lines(origin: Origin, other_rows: str = "") -> Iterator[Note]:
@@ -60,7 +60,7 @@ def origin_lines(origin: Origin, other_rows: str = "") -> Iterator[Note]:
     for reason in dict.fromkeys(origin.guesses.values()):
         yield guess(reason)
     if origin.is_seeded:
-        yield Note(f"Untrained: random rows of seed {origin.seed}{other_rows}.", "path")
+        yield Note(f"Untrained: random rows of {origin.name}{other_rows}.", "path")
 
 
 def guess(reason: str) -> Note:
