@@ -159,11 +159,19 @@ def whole_number(parameter: str, value: Any) -> int:
         raise InputError(Sentence(wrong, parameter=Parameter(parameter), given=given)) from None
 
 
-def check_number(parameter: str, value: Any) -> None:
-    """Raise InputError for a value that is not a number."""
-    if not isinstance(value, Real):
+_LARGEST_FLOAT32 = 2.0**128 - 2.0**104
+
+
+def check_number(parameter: str, value: Any, least: float) -> None:
+    """Raise InputError for a value that is no number, RangeError for one out of range or NaN."""
+    name = Parameter(parameter)
+    is_number = isinstance(value, Real)
+    if not is_number:
         wrong = "{parameter} must be a number, not {given!r}"
-        raise InputError(Sentence(wrong, parameter=Parameter(parameter), given=value))
+        raise InputError(Sentence(wrong, parameter=name, given=value))
+    if not least <= value <= _LARGEST_FLOAT32:
+        wrong = "{parameter} must be a finite float32 of at least {least}, not {given}"
+        raise RangeError(Sentence(wrong, parameter=name, least=least, given=value))
 
 
 def check_top(top: int) -> None:

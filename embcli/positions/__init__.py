@@ -24,11 +24,12 @@ _NAMES = {
     "absolute": "learned",
     **{kind: kind for kind in (*KINDS, NO_POSITIONS)},
 }
-# The kinds that have an option; `ids` names the token row that positions are applied to.
-OPTIONS: dict[str, tuple[PositionKind, ...]] = {
-    "pairing": ("rotary",),
-    "theta": ("rotary",),
-    "ids": ("relative", "rotary"),
+# The options that a kind has; `ids` names the token row that positions are applied to.
+OPTIONS: dict[PositionKind, tuple[str, ...]] = {
+    "learned": (),
+    "sinusoidal": (),
+    "relative": ("ids",),
+    "rotary": ("ids", "pairing", "theta"),
 }
 
 
@@ -43,8 +44,7 @@ def kind_named(name: str | None) -> Any:
 def check_options(kind: PositionKind, **options: object) -> None:
     """Raise InputError for an option that only other kinds have; None means it was not chosen."""
     for option, value in options.items():
-        kinds = OPTIONS[option]
-        if value is not None and kind not in kinds:
-            wrong = "{option} is an option of {kinds} positions, not of {kind} ones"
-            others = " and ".join(kinds)
-            raise InputError(Sentence(wrong, option=Parameter(option), kinds=others, kind=kind))
+        if value is not None and option not in OPTIONS[kind]:
+            wrong = "{option} is not an option of {kind} positions; these have it: {others}"
+            others = ", ".join([each for each in KINDS if option in OPTIONS[each]])
+            raise InputError(Sentence(wrong, option=Parameter(option), kind=kind, others=others))

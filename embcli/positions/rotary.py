@@ -7,8 +7,6 @@ files do.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from embcli.errors import LayerError
@@ -22,14 +20,11 @@ from embcli.positions.kind import (
 from embcli.wording import Sentence, counted
 
 
-def check_rotation(dim: int, theta: float) -> None:
-    """Raise LayerError for an odd D and for a theta that is not a finite number from 1."""
+def check_rotation(dim: int) -> None:
+    """Raise LayerError for an odd D."""
     if dim % 2:
         wrong = "{dim} must be even, not {given:,}: rotary positions rotate pairs"
         raise LayerError(Sentence(wrong, given=dim))
-    if not 1 <= theta < math.inf:
-        wrong = "{theta} must be a finite number from 1, not {given:g}"
-        raise LayerError(Sentence(wrong, given=theta))
 
 
 def rotary(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.errors import RangeError, check_choice, check_number, refuse_too_large
+from embcli.errors import check_choice, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
 from embcli.layer import shape_of
 from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
@@ -22,7 +22,6 @@ from embcli.seeded_layers.build import load_torch
 from embcli.seeded_layers.seeded import torch_seed
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.pair import Outputs, Pair, decimals
-from embcli.wording import Sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +115,7 @@ def compare(
     tokens = model.tokens(text, special, notes=notes, has_added=not no_added)
     shown = None if show is None else _chosen_steps(show)
     if learning_rate is not None:
-        check_number("learning_rate", learning_rate)
-        if not 0 <= learning_rate <= float(np.finfo(np.float32).max):
-            wrong = "{learning_rate} must be a finite float32 of at least 0, not {rate:g}"
-            raise RangeError(Sentence(wrong, rate=learning_rate))
+        check_number("learning_rate", learning_rate, 0)
     shape = shape_of(source, "token")
     if seed is None:
         seed = DEFAULT_SEED if source.origin.seed is None else source.origin.seed

@@ -7,7 +7,6 @@ vocabularies, and `page` shows a Diff.
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Notes, RangeError, check_choice, check_top
+from embcli.errors import InputError, Notes, check_choice, check_number, check_top
 from embcli.layer import Layer, Layers, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
@@ -207,8 +206,7 @@ def diff(
         raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
     check_choice("layer", layer, get_args(TokenLayer))
     check_top(top)
-    if not 0 <= atol < math.inf:
-        raise RangeError(Sentence("{atol} must be at least 0 and finite, not {given}", given=atol))
+    check_number("atol", atol, 0)
 
     notes = model.notes.begun(other.notes)
     compared: TokenLayer = layer or "token"

@@ -256,8 +256,7 @@ def _joined_kind(name: str) -> JoinedKind:
     kind: JoinedKind = kind_named(name)
     hint = ""
     if kind in KINDS:
-        hint = "Rotary and relative positions are not added to a token row; "
-        hint += "embcli positions rotary shows them"
+        hint = f"The kind {kind} is not added to token rows; embcli positions {kind} shows it"
     if kind not in JOINED_KINDS:
         check_choice("position", name, JOINED_KINDS, hint)
     return kind

@@ -180,9 +180,9 @@ def positions(
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, model_positions.dim))
     theta = DEFAULT_THETA if theta is None else theta
-    check_number("theta", theta)
+    check_number("theta", theta, 1)
     if model_positions.kind == "rotary":
-        check_rotation(model_positions.dim, theta)
+        check_rotation(model_positions.dim)
     chosen = select(rows, length, "position")
     # The columns of similarities are other positions.
     column_count = length if similarity else model_positions.columns

@@ -113,7 +113,7 @@ def _most_rows(
     table: PositionTable, view: PositionMatrix, views: list[PositionMatrix], options: ConsoleOptions
 ) -> int:
     """Return how many rows of a matrix are shown on the page of these."""
-    if table._rows_chosen and view.label == "pos":
+    if table._rows_chosen and view.row_numbers is table.chosen:
         return _MOST_CHOSEN
     other_lines = 8 * (len(views) - 1)
     lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
