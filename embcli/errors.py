@@ -7,6 +7,7 @@ result, but are not part of its data or its page. `Watch` is how a long pass sho
 from __future__ import annotations
 
 import errno
+import math
 import operator
 import os
 import re
@@ -149,14 +150,26 @@ def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: i
         )
 
 
-def whole_number(parameter: str, value: Any) -> int:
-    """Return an integer of Python or of numpy as Python's; raises InputError for another type."""
+def whole_number(
+    parameter: str, value: Any, least: float = -math.inf, most: float = math.inf
+) -> int:
+    """Return an integer of Python or of numpy as Python's.
+
+    Raises InputError for another type, and RangeError for an integer out of range.
+    """
+    name = Parameter(parameter)
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         wrong = "{parameter} must be a whole number, not {given}"
         given = repr(value)[:60]
-        raise InputError(Sentence(wrong, parameter=Parameter(parameter), given=given)) from None
+        raise InputError(Sentence(wrong, parameter=name, given=given)) from None
+    if not least <= number <= most:
+        wrong = "{parameter} must be from {least} to {most}, not {given}"
+        if most == math.inf:
+            wrong = "{parameter} must be at least {least}, not {given}"
+        raise RangeError(Sentence(wrong, parameter=name, least=least, most=most, given=number))
+    return number
 
 
 _LARGEST_FLOAT32 = 2.0**128 - 2.0**104
@@ -172,12 +185,6 @@ def check_number(parameter: str, value: Any, least: float) -> None:
     if not least <= value <= _LARGEST_FLOAT32:
         wrong = "{parameter} must be a finite float32 of at least {least}, not {given}"
         raise RangeError(Sentence(wrong, parameter=name, least=least, given=value))
-
-
-def check_top(top: int) -> None:
-    """Raise RangeError for a number of rows below 1."""
-    if whole_number("top", top) < 1:
-        raise RangeError(Sentence("{top} must be at least 1, not {given:,}", given=top))
 
 
 def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: str = "") -> None:

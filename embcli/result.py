@@ -17,7 +17,6 @@ from embcli.errors import (
     InputError,
     Notes,
     OutputError,
-    RangeError,
     check_choice,
     missing_extra,
     whole_number,
@@ -37,7 +36,7 @@ from embcli.formats import (
     formats_for,
 )
 from embcli.names import DEFAULT_PRECISION, Theme, __version__
-from embcli.wording import Parameter, Sentence, counted, in_line
+from embcli.wording import Sentence, counted, in_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,17 +90,12 @@ class PageStyle:
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))
-        _check_range("precision", self.precision, 1, _HIGHEST_PRECISION)
-        object.__setattr__(self, "precision", int(self.precision))  # numpy's can be unsigned
-        _check_range("width", self.width, _LEAST_WIDTH, _LARGEST_WIDTH)
+        precision = whole_number("precision", self.precision, 1, _HIGHEST_PRECISION)
+        object.__setattr__(self, "precision", precision)  # numpy's can be unsigned
+        if self.width is not None:
+            whole_number("width", self.width, _LEAST_WIDTH, _LARGEST_WIDTH)
         if self.slide is not None and self.width is not None:
             raise OutputError(Sentence("{slide} has its own width; leave out {width}"))
-
-
-def _check_range(name: str, value: int | None, low: int, high: int) -> None:
-    if value is not None and not low <= whole_number(name, value) <= high:
-        wrong = "{name} {given} is out of range; it goes from {low} to {high}"
-        raise RangeError(Sentence(wrong, name=Parameter(name), given=value, low=low, high=high))
 
 
 def short_name(path: str) -> str:

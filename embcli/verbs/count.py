@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.atomic import opened_files
 from embcli.encodings import Encoding, get_several
-from embcli.errors import InputError, Notes, RangeError
+from embcli.errors import InputError, Notes, whole_number
 from embcli.names import DEFAULT_ENCODING, LONGEST_TEXT, __version__
 from embcli.records import FieldType, Names, NumbersBy, Piece, Records
 from embcli.result import Result
@@ -89,9 +89,8 @@ class Counting:
 
     def __post_init__(self) -> None:
         """Raise RangeError for a limit below 0, and for an encoding that cannot split a text."""
-        if self.fail_above is not None and self.fail_above < 0:
-            wrong = "{fail_above} must be at least 0, not {given:,}"
-            raise RangeError(Sentence(wrong, given=self.fail_above))
+        if self.fail_above is not None:
+            whole_number("fail_above", self.fail_above, 0)
         for encoding in self.encodings:
             encoding.encode("", self.special)
         tokens = {encoding.name: 0 for encoding in self.encodings}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
-from embcli.errors import check_choice, check_top
+from embcli.errors import check_choice, whole_number
 from embcli.layer import Origin, shape_of
 from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
@@ -179,7 +179,7 @@ def audit(
     ()
     """
     check_choice("layer", layer, get_args(TokenLayer))
-    check_top(top)
+    whole_number("top", top, 1)
     failing = checked_kinds(fail_on)
     notes = model.notes.begun()
     if layer != "head":

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from embcli.errors import Notes, RangeError, whole_number
+from embcli.errors import Notes, whole_number
 from embcli.layer import Layers, shape_of
 from embcli.seeded_layers.build import load_torch
 from embcli.seeded_layers.source import SeededSource
-from embcli.wording import Parameter, Sentence
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,8 @@ class Windows:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_length", "stride"):
-            value = whole_number(name, getattr(self, name))
+            value = whole_number(name, getattr(self, name), 1, 2**31 - 1)
             object.__setattr__(self, name, value)  # torch's loader takes none of numpy's
-            if not 1 <= value < 2**31:
-                wrong = "{name} must be at least 1 and below 2**31, not {value}"
-                raise RangeError(Sentence(wrong, name=Parameter(name), value=value))
 
     def samples(self, tokens: int) -> int:
         """Return the number of samples, each of which takes T tokens and the next one.

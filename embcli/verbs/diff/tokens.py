@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from embcli.encodings import Encoding
 from embcli.encodings.encoding import Rules
-from embcli.errors import Notes, check_top
+from embcli.errors import Notes, whole_number
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
@@ -126,7 +126,7 @@ def compare_tokens(
 
     The IDs that both give to a text are compared as well.
     """
-    check_top(top)
+    whole_number("top", top, 1)
     base_ids = base.ids_by_token()
     tuned_ids = tuned.ids_by_token()
     same = 0

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, check_choice, check_top
+from embcli.errors import InputError, check_choice, whole_number
 from embcli.layer import Layer, Origin, shape_of
 from embcli.names import METRICS, Metric, TokenLayer
 from embcli.numerics.search import Search, nearest
@@ -142,7 +142,7 @@ def neighbors(
     else:
         raise InputError(Sentence("give {text} or {vector}, one of them"))
     check_choice("metric", str(metric), METRICS)
-    check_top(top)
+    whole_number("top", top, 1)
     among = chosen_rows(rows, match, size, source.encoding)
 
     layers = source.open({layer: None}, notes)
