@@ -172,7 +172,7 @@ def whole_number(
     return number
 
 
-_LARGEST_FLOAT32 = 2.0**128 - 2.0**104
+_LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 def check_number(parameter: str, value: Any, least: float) -> None:

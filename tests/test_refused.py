@@ -19,7 +19,7 @@ import torch
 
 import embcli
 from embcli.cli.app import COMMANDS, command_line
-from embcli.formats import FORMATS, formats_for
+from embcli.formats import ALIASES, FORMATS, formats_for
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
 from tests.runners import TIMEOUT
@@ -103,6 +103,7 @@ HINTS = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_t
 def test_hints_name_options_and_commands_that_there_are():
     flags = ALL_FLAGS | {"--version", "--help"}
     named = {flag for meant in HINTS["options"].values() for flag in meant}
+    assert HINTS["options"].keys() >= {*FORMATS, *ALIASES}
     for meant in HINTS["commands"].values():
         first, *options = meant.split()
         assert first in COMMANDS or first in flags

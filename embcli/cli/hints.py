@@ -2,7 +2,7 @@
 
 `app` asks for them when the list of commands, a command's arguments or Typer refuse a word. The
 words of the field, with the options and commands that embcli has for them, and the cures are in
-`data/hints.json`.
+`data/hints.json`; formats and encodings are where embcli itself has them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 
 from embcli.cli.console import say
 from embcli.errors import InputError
+from embcli.formats import CONTENTS, formats_for
+from embcli.names import ENCODINGS
 from embcli.wording import load_facts
 
 
@@ -78,9 +80,10 @@ def _kind_of(words: Sequence[str]) -> str:
     """Return what words are: numbers, values of switches, encodings, or words."""
     if re.fullmatch(r"[][0-9,]+", "".join(words)):
         return "numbers"
-    for kind, known in _facts()["kinds"].items():
+    kinds = {"values of switches": _facts()["switches"], "encodings": ENCODINGS}
+    for kind, known in kinds.items():
         if all(word.lower() in known for word in words):
-            return str(kind)
+            return kind
     return "words"
 
 
@@ -101,6 +104,8 @@ def _cure_of_option(error: Any, command: str, group: Any) -> str:
             return 'Options stand after the command: embcli lookup "A text" --dim 3.'
 
     cure = _cure("cures", name, command)
+    if not cure and name in formats_for(CONTENTS.get(command, "text")):
+        return f"-o FILE.{name} writes the result as {name}."
     candidates = [option, *(meant or ())]
     if cure or not own.isdisjoint(candidates):
         return cure

@@ -33,7 +33,7 @@ class Windows:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_length", "stride"):
-            value = whole_number(name, getattr(self, name), 1, 2**31 - 1)
+            value = whole_number(name, getattr(self, name), 1, 2_147_483_647)
             object.__setattr__(self, name, value)  # torch's loader takes none of numpy's
 
     def samples(self, tokens: int) -> int:
