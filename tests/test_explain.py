@@ -18,7 +18,9 @@ import embcli
 from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
+from embcli.names import FAULTS
 from embcli.verbs import explain as glossary
+from embcli.wording import load_facts
 from tests.cases import cases, data
 from tests.transcripts import on_a_small_screen
 
@@ -248,6 +250,13 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_a_format_is_explained(name):
     assert re.search(rf"\b{name}\b", entry_of("formats").text)
+
+
+def test_each_kind_of_finding_and_each_float_of_a_file_is_explained():
+    assert glossary.named().keys() >= {*FAULTS}
+    dtypes = load_facts("safetensors.json")["names"]
+    words = re.findall(r"\w+", entry_of("files of models").text)
+    assert {name for name in dtypes if "F" in name} <= {*words}
 
 
 # Command lines whose headings, titles and fields are explained.

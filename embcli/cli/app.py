@@ -749,7 +749,7 @@ def count(
 ) -> Any:
     """Count the tokens of files.
 
-    One row per file, or per line, and the total: tokens, characters and bytes.
+    One row per file, or per line, and the total.
 
     # the tokens of files, and their total
     embcli count book.txt the-verdict.txt
