@@ -19,6 +19,7 @@ from embcli import formats
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.names import FAULTS
+from embcli.positions import KINDS
 from embcli.verbs import explain as glossary
 from embcli.wording import load_facts
 from tests.cases import cases, data
@@ -252,8 +253,8 @@ def test_a_format_is_explained(name):
     assert re.search(rf"\b{name}\b", entry_of("formats").text)
 
 
-def test_each_kind_of_finding_and_each_float_of_a_file_is_explained():
-    assert glossary.named().keys() >= {*FAULTS}
+def test_each_command_each_kind_of_finding_and_each_float_of_a_file_is_explained():
+    assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS}
     dtypes = load_facts("safetensors.json")["names"]
     words = re.findall(r"\w+", entry_of("files of models").text)
     assert {name for name in dtypes if "F" in name} <= {*words}

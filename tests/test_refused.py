@@ -20,6 +20,7 @@ import torch
 import embcli
 from embcli.cli.app import COMMANDS, command_line
 from embcli.formats import ALIASES, FORMATS, formats_for
+from embcli.positions import KINDS
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
 from tests.runners import TIMEOUT
@@ -103,7 +104,7 @@ HINTS = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_t
 def test_hints_name_options_and_commands_that_there_are():
     flags = ALL_FLAGS | {"--version", "--help"}
     named = {flag for meant in HINTS["options"].values() for flag in meant}
-    assert HINTS["options"].keys() >= {*FORMATS, *ALIASES}
+    assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KINDS}
     for meant in HINTS["commands"].values():
         first, *options = meant.split()
         assert first in COMMANDS or first in flags
