@@ -143,7 +143,7 @@ def test_the_data_has_the_planted_faults_and_no_others(in_process, tied):
         "special-ids": 0,
         "positions": 0,
         "load": 0,
-        "not-asked": 0,
+        "not-asked": 1,
         "untrained": 0,
         "initial": 0,
         "outliers": 0,

@@ -445,7 +445,8 @@ def test_the_ids_of_all_special_tokens_need_rows(file):
     ids = {f"{role}_token_id": ROWS + place for place, role in enumerate(roles)}
     ids["boi_token_index"] = ROWS
     write_json(file, **config(**ids))
-    assert audited().faults["special-ids"] == len(ids)
+    found = [each.level for each in audited().findings if each.kind == "special-ids"]
+    assert len(found) - found.count("remark") == len(ids)
 
 
 @cases

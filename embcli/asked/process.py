@@ -20,7 +20,7 @@ import orjson
 
 from embcli.errors import InputError
 
-SECONDS = 60  # for an answer
+SECONDS = 300  # of waiting for an answer, which takes a minute of processor time at most
 _LONGEST = 1 << 28  # bytes of an answer, in which a tokenizer can have 50 MB
 _LOCK = Lock()  # A question and its answer belong together.
 

@@ -352,13 +352,6 @@ def _weights_named(name: str) -> Change:
     return change
 
 
-def _beside(name: str, text: str) -> Change:
-    def change(files: Files) -> None:
-        files.others[name] = text
-
-    return change
-
-
 def _custom_code(files: Files) -> None:
     files.config["model_type"] = "nobodys_own"
     files.config["auto_map"] = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
@@ -477,9 +470,6 @@ UNASKED = {
         _BERT, _only("word_embeddings", "position_embeddings", "token_type_embeddings")
     ),
     "weights of another name": Case(_LLAMA, _weights_named("consolidated.safetensors")),
-    "an adapter": Case(
-        _LLAMA, _beside("adapter_config.json", '{"base_model_name_or_path": "nobody/model"}')
-    ),
     "more layers than tensors": Case(_LLAMA, _with(num_hidden_layers=10**9)),
 }
 

@@ -70,11 +70,10 @@ class Audit(Result, verb="audit"):
 
     @cached_property
     def faults(self) -> dict[str, int]:
-        """The number of rows, columns or IDs of each kind."""
+        """The number of rows, columns or IDs of each kind, whatever the level."""
         counts: dict[str, int] = dict.fromkeys(FAULTS, 0)
         for finding in self.findings:
-            if finding.is_fault:
-                counts[finding.kind] += finding.rows
+            counts[finding.kind] += finding.rows
         return counts
 
     def kinds(self, level: str) -> tuple[Fault, ...]:

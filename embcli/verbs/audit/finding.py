@@ -39,11 +39,6 @@ class Finding(NamedTuple):
         document["ids"] = [*self.ids[:_MOST_IDS]]
         return document
 
-    @property
-    def is_fault(self) -> bool:
-        """Whether it counts among the faults; a remark does only if it is about rows."""
-        return self.level != "remark" or self.is_in_matrix
-
 
 class NotChecked(NamedTuple):
     """Something that an audit could not look at, and why."""
