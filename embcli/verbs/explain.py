@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby
@@ -63,6 +63,7 @@ _SURE = 0.6  # how near to a question an entry must be to stand alone, from 0 to
 _LEAD = 0.07  # how much nearer it must be than the next one
 _LEAST = 0.3  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
+_MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
 _SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
 _TYPO = 0.89  # and that of a question's word: one wrong letter in ten, one missing in five
 
@@ -184,10 +185,10 @@ def explain(word: str | None = None) -> Explanations:
     if word is None:
         return Explanations(entries())
     word = str(word)
-    name = word.rstrip("?!.,;")
-    entry = named().get(name) or _by_plain_name().get(_plain(name))  # N is not n
-    if entry is not None:
-        return Explanations((entry,))
+    for part in _parts(word):
+        entry = named().get(part) or _by_plain_name().get(_plain(part))  # N is not n
+        if entry is not None:
+            return Explanations((entry,))
 
     question = _DIFFERENCE.sub(r"\1 vs", word)
     asked = _asked_words(question)
@@ -209,6 +210,22 @@ def explain(word: str | None = None) -> Explanations:
         all_sentences = re.split(r"(?<=[.?]) |\n", entry.text)
         sentences.append(max(all_sentences, key=lambda each: _size(asked & _telling_words(each))))
     return Explanations(tuple(near), tuple(sentences))
+
+
+def _parts(question: str) -> Iterator[str]:
+    """Yield a question, and what is left of it as common words in front and at the end are removed.
+
+    >>> [*_parts("What does 'stride' do?")]
+    ["What does 'stride' do", 'does stride do', 'stride do', 'stride']
+    """
+    yield question.rstrip(_MARKS)
+    words = [word.strip(_MARKS) for word in question.split()]
+    if _COMMON_WORDS.issuperset(map(str.casefold, words)):
+        return
+    for end in (0, -1):
+        while words[end].casefold() in _COMMON_WORDS:
+            del words[end]
+            yield " ".join(words)
 
 
 def _answer(asked: Set[str]) -> Entry | None:
@@ -348,7 +365,7 @@ def _by_plain_name() -> dict[str, Entry]:
 
 
 def _plain(word: str) -> str:
-    return re.sub(r"[][\s_<|>-]", "", word).casefold()
+    return re.sub(r"[][\s_<|>\"-]", "", word).casefold()
 
 
 def _parse_entry(part: str, text: str) -> Entry:
