@@ -191,3 +191,10 @@ def test_the_last_line_counts_the_text_and_not_the_tokens(saved):
     model = embcli.seeded(encoding=str(saved("word_pieces")))
 
     assert "19 characters, 20 bytes" in str(model.tokenize("Évery effort  moves"))
+
+
+def test_ids_are_of_the_encoding_even_if_the_rows_of_the_model_are_not():
+    model = embcli.seeded(vocab=6, dim=3)
+    assert list(model.tokenize(5).tokens) == ["&"]
+    with pytest.raises(embcli.IdError, match="99999"):
+        model.tokenize(99999)

@@ -109,7 +109,10 @@ def _cure_of_option(error: Any, command: str, group: Any) -> str:
     candidates = [option, *(meant or ())]
     if cure or not own.isdisjoint(candidates):
         return cure
-    return _place_of(candidates, group)
+    place = _place_of(candidates, group)
+    if place:
+        error.possibilities = ()  # similar in spelling only
+    return place
 
 
 def _place_of(flags: Sequence[str], group: Any) -> str:

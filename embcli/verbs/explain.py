@@ -322,8 +322,8 @@ def _not_explained(word: str) -> InputError:
     """Return the error for an unknown word, with the entries whose names are spelled like it."""
     word = word[:60]  # a screen's line has room for so much, and so much is compared quickly
     known = _by_plain_name()
-    telling = [part for part in word.split() if part.casefold() not in _COMMON_WORDS]
-    close = difflib.get_close_matches(_plain("".join(telling)), known, cutoff=_SPELLING)
+    *_, telling = _parts(word)
+    close = difflib.get_close_matches(_plain(telling), known, cutoff=_SPELLING)
     near = dict.fromkeys(known[name].word for name in close)
     wrong = "{word} {given!r} is not explained, and no entry is near it"
     if near:

@@ -74,7 +74,7 @@ def _heading(batches: Batches) -> str:
     if batches.count == 1:
         which = "The only batch"
     elif batches.all:
-        which = f"All {batches.count:,} batches"
+        which = f"All batches ({batches.count:,})"
     elif not batches.first:
         which = f"Batch 0, the first of {batches.count:,}"
     return f"{which}: {samples} of {length}, stride {windows.stride:,}{shuffled}"

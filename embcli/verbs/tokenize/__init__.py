@@ -7,7 +7,7 @@ if they are asked for, so that a long text can be written as IDs only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -149,4 +149,5 @@ def tokenize(
     """
     notes = model.notes.begun()
     tokens = model.tokens(text, special, lines, notes=notes, has_added=not no_added)
-    return Tokenization(tokens, notes=notes)
+    # IDs are those of the encoding even if the rows of the model are not.
+    return Tokenization(replace(tokens, encoding=tokens.encoding or model.encoding), notes=notes)
