@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gguf import GGUFWriter
 from safetensors.torch import save_file
 
 import embcli
@@ -18,7 +19,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.diff import Diff
 from tests import transcripts
 from tests.cases import cases
-from tests.files.made import safetensors_bytes, save_words
+from tests.files.made import closed, safetensors_bytes, save_words
 from tests.oracles import live
 from tests.transcripts import document_of, on_a_small_screen, refused, session
 
@@ -450,6 +451,17 @@ def test_seeded_models_are_compared_too(snapshot):
     snapshot("diff/seeded.txt", str(found))
 
 
+def test_a_head_of_its_own_is_compared_with_a_tied_one():
+    for name in ("tied.gguf", "own.gguf"):
+        writer = GGUFWriter(name, "llama")
+        writer.add_tensor("token_embd.weight", vectors())
+        if name == "own.gguf":
+            writer.add_tensor("output.weight", vectors() + 1)
+        closed(writer)
+    found = embcli.open("own.gguf").diff(embcli.open("tied.gguf"))
+    assert found.head.counts["changed"] == len(vectors())
+
+
 def test_heads_that_are_not_compared_are_named(in_process):
     token = torch.from_numpy(vectors())
     names = {"tied": "other.weight", "own": "lm_head.weight", "packed": "lm_head.qweight"}
@@ -460,6 +472,7 @@ def test_heads_that_are_not_compared_are_named(in_process):
     run = in_process("diff", "tied.safetensors", "own.safetensors")
     assert run.status == 0
     assert "; 1 other tensor not compared" in run.text
+    assert "not compared: only one of the models has one" in run.err
     run = in_process("diff", "own.safetensors", "packed.safetensors")
     assert run.status == 0
     assert "the output heads are not compared: " in run.err

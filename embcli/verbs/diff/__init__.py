@@ -34,7 +34,7 @@ from embcli.verbs.diff.tokens import (
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
-    from embcli.files.tensors import Tensor
+    from embcli.files.checkpoint import Head
     from embcli.verbs.audit.finding import Finding
 
 __all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
@@ -51,7 +51,7 @@ class Diff(Result, verb="diff"):
     none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
     TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
     has no direction, an L2 distance and a largest difference if a value is not finite. `head`
-    compares the output heads, if both models have one of their own.
+    compares the output heads, if a model has one of its own.
     """
 
     layer: TokenLayer
@@ -189,7 +189,7 @@ def diff(
 
     Rows are matched by their tokens. Rows whose values differ by at most `atol` count as equal.
     `layer` names the only matrix that is compared; without it, the output heads are compared as
-    well, if both models have one of their own. The IDs that both tokenizers give to a `text` are
+    well, if a model has one of its own. The IDs that both tokenizers give to a `text` are
     compared as well. The page shows `top` rows of each kind.
 
     A GGUF file is compared with the model that it was made of: its values count as equal if they
@@ -257,25 +257,33 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
     """Return a diff of token matrices that compares the output heads as well."""
     notes = result.notes
     try:
-        base_head = _own_head(model)
-        tuned_head = _own_head(other)
+        heads = [head for head in (_head(model), _head(other)) if head is not None]
     except InputError as error:  # a head is packed, or several tensors could be it
         notes.add(f"the output heads are not compared: {error}")
         return result
-    if not base_head or not tuned_head or base_head.shape[1] != tuned_head.shape[1]:
+    if len(heads) < 2 or not any(head.is_own for head in heads):
+        return result
+    if any(head.relation == "none" for head in heads):
+        notes.add("the output heads are not compared: only one of the models has one")
+        return result
+    widths = set()
+    for each in heads:
+        matrix = each.tensor or result.base
+        widths.add(matrix.shape[1])
+    if len(widths) > 1:
         return result
     head = _diff_of_layer(model, other, "head", options, notes)
     return replace(result, head=head, untrained=result.untrained + head.untrained)
 
 
-def _own_head(model: Opened) -> Tensor | None:
-    """Return the output head of a model if it is a tensor of its own."""
+def _head(model: Opened) -> Head | None:
+    """Return the output head of a model, a tied one too; None if no model was opened as one."""
     from embcli.files.checkpoint import Checkpoint
 
     source = model.source
     if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
         return None
-    return source.head.tensor if source.head.is_own else None
+    return source.head
 
 
 def _diff_of_layer(
