@@ -135,22 +135,11 @@ def test_the_data_has_the_planted_faults_and_no_others(in_process, tied):
 
     document = document_of(in_process, "audit", "m")
 
-    assert document["audit"]["faults"] == {
+    counts = document["audit"]["faults"]
+    assert {kind: count for kind, count in counts.items() if count} == {
         "non-finite": 2,
         "zero": 1,
-        "missing": 0,
-        "head": 0,
-        "special-ids": 0,
-        "positions": 0,
-        "load": 0,
         "not-asked": 1,
-        "untrained": 0,
-        "initial": 0,
-        "outliers": 0,
-        "tied": 0,
-        "fit": 0,
-        "template": 0,
-        "constant": 0,
         "equal": 3,
         "padding": PADDING,
         "candidates": 3,

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gguf import GGUFWriter
 from safetensors.torch import save_file
 
 import embcli
@@ -19,7 +18,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.diff import Diff
 from tests import transcripts
 from tests.cases import cases
-from tests.files.made import closed, safetensors_bytes, save_words
+from tests.files.made import safetensors_bytes, save_words, written
 from tests.oracles import live
 from tests.transcripts import document_of, on_a_small_screen, refused, session
 
@@ -452,12 +451,9 @@ def test_seeded_models_are_compared_too(snapshot):
 
 
 def test_a_head_of_its_own_is_compared_with_a_tied_one():
-    for name in ("tied.gguf", "own.gguf"):
-        writer = GGUFWriter(name, "llama")
-        writer.add_tensor("token_embd.weight", vectors())
-        if name == "own.gguf":
-            writer.add_tensor("output.weight", vectors() + 1)
-        closed(writer)
+    token = {"token_embd.weight": vectors()}
+    written("tied.gguf", token)
+    written("own.gguf", token | {"output.weight": vectors() + 1})
     found = embcli.open("own.gguf").diff(embcli.open("tied.gguf"))
     assert found.head.counts["changed"] == len(vectors())
 

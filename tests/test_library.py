@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 import io
 import pickle
 import re
 import shlex
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
@@ -422,15 +422,8 @@ def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_data_frame_is_the_table_of_arrow(model, monkeypatch):
-    class Table:
-        def to_pandas(self):
-            return frames.pop()
-
-    frames = ["a data frame"]
-    monkeypatch.setattr(embcli.Result, "to_arrow", lambda result: Table())
-    assert model.tokenize(TEXT).to_pandas() == "a data frame"
-    monkeypatch.setattr(Table, "to_pandas", lambda table: importlib.import_module("no_pandas"))
+def test_a_data_frame_is_made_by_pandas(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(embcli.OutputError, match="pip install pandas"):
         model.tokenize(TEXT).to_pandas()
 
