@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import io
 import pickle
 import re
 import shlex
 import signal
-import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 from xml.etree import ElementTree
 
@@ -423,7 +425,8 @@ def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
 
 
 def test_a_data_frame_is_made_by_pandas(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
+    table = SimpleNamespace(to_pandas=partial(importlib.import_module, "no_pandas"))
+    monkeypatch.setattr(embcli.Result, "to_arrow", lambda result: table)
     with pytest.raises(embcli.OutputError, match="pip install pandas"):
         model.tokenize(TEXT).to_pandas()
 
