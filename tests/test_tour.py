@@ -32,7 +32,6 @@ NUMBERS = range(1, len(UNTRAINED) + 1)
 OF_ALL = f"/{len(UNTRAINED)}  "
 LONG_TEXT = "Every effort moves you. " * 40
 LAST_PROMPT = "q quits: "
-KEYS = "continues, b goes back, q quits:"
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 CLEAR = "\x1b[H\x1b[2J"
 
@@ -318,7 +317,7 @@ class Screen:
         self.child.send(key)
         self.child.expect("quits(\\): |: )")
         self.feed(self.child.before + self.child.after)
-        if self.text.rstrip().endswith(KEYS):
+        if "Enter continues, " in self.text:
             self.child.waitnoecho()  # What is typed before is dropped.
         assert len(self.screen.history.top) <= 1, "some of the step has scrolled away"
         return self.text
