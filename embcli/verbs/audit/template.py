@@ -52,7 +52,8 @@ def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             yield NotChecked("the chat template: pip install 'embcli[transformers]'")
         except Exception as error:  # It can be nested too deeply, too.
             reason = " ".join(str(error).split())
-            yield Finding("remark", "template", 1, f"the chat template is faulty: {reason}")
+            level: Level = "remark" if isinstance(error, ValueError) else "finding"
+            yield Finding(level, "template", 1, f"the chat template is faulty: {reason}")
 
 
 def _parse(template: str) -> None:
