@@ -221,7 +221,7 @@ def remark_special(texts: Sequence[str], encoding: Encoding, has_added: bool, no
             remark = "the model reads {read} a text; {special} adds them"
             notes.add(Sentence(remark, read=" and ".join(added)))
 
-    names: set[str] = set()
+    names = set()
     for text in texts:
         names.update(_SPECIAL.findall(text))
     plain = [name for name in sorted(names) if _is_plain(name, encoding)]

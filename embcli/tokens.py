@@ -124,7 +124,7 @@ class Tokens:
         """Return the named fields of these tokens, of those in `field_types`."""
         sequence, position = self.places(index)
         ids = self.ids[index]
-        fields: Columns = {"sequence": sequence, "position": position, "id": ids}
+        fields = {"sequence": sequence, "position": position, "id": ids}
         if "token" in names:
             fields["token"] = list(map(token_text, self.bytes_of(ids)))
         return {name: fields[name] for name in names if name in fields}

@@ -94,7 +94,7 @@ class Sentence:
 
     def with_names(self, name_of: Callable[[str], str] = str) -> str:
         """Return the sentence with what a function returns for each parameter."""
-        values: dict[str, object] = {}
+        values = {}
         for _, name, _, _ in Formatter().parse(self.template):
             if name is not None:
                 value = self.values.get(name, Parameter(name))

@@ -244,7 +244,7 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     import torch
     import transformers
 
-    facts: Facts = {"transformers": transformers.__version__, "name": ""}
+    facts = {"transformers": transformers.__version__, "name": ""}
     try:
         kind = _described_class(folder)
     except ValueError as error:

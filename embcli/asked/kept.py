@@ -81,7 +81,7 @@ def _installed() -> list[str]:
     if origin is None:
         return []
     site = Path(origin).parents[1]
-    names: list[str] = []
+    names = []
     for package in _PACKAGES:
         names += [path.name for path in site.glob(f"{package}-*.dist-info")]
     return names

@@ -110,7 +110,7 @@ def get_several(
     encodings = tuple(get(name, notes) for name in given)
     if not encodings:
         raise InputError(Sentence("{encoding} must name a tokenizer"))
-    found: list[str] = []
+    found = []
     for encoding in encodings:
         if encoding.name in found:
             wrong = "{encoding} names {twice} twice; give each tokenizer once"
@@ -178,7 +178,7 @@ def _of_folder(path: Path, name: str, kind: Kind, notes: Notes) -> Encoding:
     from embcli.asked.folder import tokenizer_of
     from embcli.asked.process import NotAskedError, RefusedError
 
-    failure: type[InputError] = InputError
+    failure = InputError
     try:
         return _of_asked(path, name, tokenizer_of(path.parent, notes))
     except NotAskedError as error:

@@ -241,7 +241,7 @@ class HuggingFaceEncoding(Encoding):
     @cached_property
     def _to_bytes(self) -> ToBytes | None:
         """The function from a token to its bytes; None if tokens are words and parts of words."""
-        kinds: set[bytes] = set()
+        kinds = set()
         for component in (self.tokenizer.pre_tokenizer, self.tokenizer.decoder):
             if component is not None:
                 kinds.update(re.findall(rb'"type":"(\w+)"', component.__getstate__()))
@@ -309,7 +309,7 @@ class HuggingFaceEncoding(Encoding):
         suffix = model.get("end_of_word_suffix") or ""
         has_suffix = tokens[-1].endswith(suffix)
 
-        symbols: list[str] = []
+        symbols = []
         for token in [*tokens[:-1], tokens[-1].removesuffix(suffix)]:
             byte_symbols = _BYTE.findall(token)
             is_bytes = model.get("byte_fallback") and "".join(byte_symbols) == token

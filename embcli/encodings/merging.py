@@ -77,8 +77,8 @@ def derive(
     for left, right in merges:
         token = left + right
         value = priority(left, right)
-        rank: int | None = None
-        score: float | None = None
+        rank = None
+        score = None
         if isinstance(value, float):
             score = -value
         else:

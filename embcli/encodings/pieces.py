@@ -129,7 +129,7 @@ class BytePairs(Pairs):
             parts = [piece.encode()]
         else:
             parts, _ = merge(self._symbols(piece), self._rank)
-        tokens: TokenLengths = []
+        tokens = []
         for part in parts:
             token_id = self._ids.get(part)
             if token_id is not None:
@@ -201,7 +201,7 @@ class ScoredPairs(Pairs):
         return lead + [(place, place + 1) for place in range(len(text))]
 
     def tokens(self, piece: str) -> TokenLengths:
-        tokens: TokenLengths = []
+        tokens = []
         parts, _ = merge(self._symbols(piece), self._priority)
         for part in parts:
             token_id = self._ids.get(part)
@@ -364,7 +364,7 @@ class Unigrams(PieceTokenizer):
 
     def pieces(self, text: str) -> Iterable[str]:
         text.encode()  # The package's own error for a lone surrogate says nothing.
-        normal: str = self._normalizer.normalize(text)
+        normal = self._normalizer.normalize(text)
         if self._joins:
             words = [SPACE + word for word in normal.split(" ") if word]
             return self._words.findall("".join(words))

@@ -105,7 +105,7 @@ class SentencePieceEncoding(VocabularyEncoding):
         if not 0 <= token_id < self.vocabulary_size:
             return None
         piece = self._model.pieces[token_id]
-        word: bytes = piece.piece.encode()
+        word = piece.piece.encode()
         return word if piece.type in (CONTROL, UNKNOWN) else piece_to_bytes(word)
 
     def ids_between(self, text: str) -> np.ndarray:
@@ -117,7 +117,7 @@ class SentencePieceEncoding(VocabularyEncoding):
 
     def spans_between(self, text: str) -> np.ndarray:
         encoded = self._encoded(text, "offset_mapping")
-        spans: list[tuple[int, int]] = encoded["offsets"]
+        spans = encoded["offsets"]
         last = len(spans) - 1
         for place in range(last, -1, -1):
             start, end = spans[place]

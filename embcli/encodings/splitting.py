@@ -29,7 +29,7 @@ class Splitting(NamedTuple):
 
     def pieces(self, text: str) -> Iterable[str]:
         """Return the matches of the rules, and what is between them."""
-        pieces: Iterable[str] = _split(self.rules[0], text)
+        pieces = _split(self.rules[0], text)
         for rule in self.rules[1:]:
             pieces = chain.from_iterable(map(partial(_cached_split, rule), pieces))
         return pieces

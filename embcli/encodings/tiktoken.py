@@ -271,7 +271,7 @@ def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
         raise binary.file_error(f"it promises {count:,} special tokens")
 
     ids = {token: count + rank for token, rank in ranks.items() if count + rank < size}
-    special_tokens: dict[str, int] = {}
+    special_tokens = {}
     for token_id in range(count):
         name = in_data(names.get(token_id, ""))
         if name == "" or name in special_tokens:

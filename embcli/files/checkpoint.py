@@ -148,9 +148,9 @@ class Checkpoint:
         if "position" in wanted:
             self.check_config()  # it says which row is that of position 0
 
-        tensors: dict[str, Tensor] = {}
+        tensors = {}
         read_names: set[str] = set()
-        layers: dict[str, Layer] = {}
+        layers = {}
         for name in wanted:
             tensor = self._tensor(name)
             if tensor is None:

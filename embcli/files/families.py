@@ -135,7 +135,7 @@ def settings_of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str):
         return {}
-    settings: dict[str, Any] = {}
+    settings = {}
     settings["model_type"] = MODEL_TYPES_OF_GGUF.get(architecture, architecture)
     for key, name in KEYS_OF_GGUF.items():
         value = metadata.get(f"{architecture}.{name}")

@@ -36,7 +36,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
             part = binary.folder.open(name)
             headers[part] = read_header(part)
 
-    tensors: dict[str, Tensor] = {}
+    tensors = {}
     for part, part_header in headers.items():
         for tensor in _tensors(part, part_header):
             if tensor.name in tensors:
@@ -78,7 +78,7 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
     next_offsets = [tensor.offset for tensor in header.tensors[1:]]
     next_offsets.append(binary.size - data_start)
 
-    tensors: list[Tensor] = []
+    tensors = []
     offset = 0
     for described, next_offset in zip(header.tensors, next_offsets, strict=False):
         start = data_start + described.offset

@@ -121,7 +121,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         return Tensors(binary, "npy", {name: _flattened(tensor, notes)})
 
     archive = opened_archive(binary)
-    arrays: dict[str, Tensor] = {}
+    arrays = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name == info.filename:
@@ -192,7 +192,7 @@ def _tensor(name: str, binary: Binary, offset: int, size: int, prefix: bytes) ->
     if end > available:
         raise binary.file_error(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
 
-    strides: tuple[int, ...] = ()
+    strides = ()
     if is_fortran:
         strides = (1, *accumulate(shape[:-1], mul))
     start = offset + file.tell()

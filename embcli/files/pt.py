@@ -161,8 +161,8 @@ def _named_weights(root: Any, default_name: str) -> dict[str, _Weight]:
     A tensor that is not in any has the default name.
     """
     longest_names = 1 << 24  # characters of all names; the name of a nested value has all its keys
-    weights: dict[str, _Weight] = {}
-    waiting: list[tuple[str, Any]] = [("", root)]
+    weights = {}
+    waiting = [("", root)]
     seen = set()  # a list in a pickle can contain itself
     characters = 0
     while waiting:

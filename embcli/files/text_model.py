@@ -59,7 +59,7 @@ def _described_part(config: Mapping[str, Any], tensors: Tensors) -> ModelPart | 
 
 def _has_only_decoder(names: Iterable[str]) -> bool:
     """Return whether names of tensors have the part "decoder", and none the other parts."""
-    parts: set[str] = set()
+    parts = set()
     for name in names:
         parts.update(name_parts(name))
     return "decoder" in parts and not parts & {"encoder", "shared"}

@@ -247,7 +247,7 @@ def _index_of_binary(binary: Binary, start: int, count: int, dim: int) -> _Index
             f"{binary.size - start:,} bytes follow"
         )
 
-    words: list[bytes] = []
+    words = []
     starts = np.empty(count, np.int64)
     window = b""
     window_start = start

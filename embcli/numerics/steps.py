@@ -42,7 +42,7 @@ def apply(
     projections. A projection needs the rows of a whole text: a product of many rows has other bits
     than that of one.
     """
-    terms: list[Term] = []
+    terms = []
     for step in steps:
         match step:
             case Scale(factor=factor):

@@ -79,7 +79,7 @@ class SeededSource:
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
         remarks = notes or Notes()
-        layers: dict[str, Layer] = {}
+        layers = {}
         build: Mapping[str, str] = {}
         for name, ids in wanted.items():
             layer: Layer

@@ -93,8 +93,8 @@ class _Reader:
         if max(tensor_count, pair_count) > _MOST:
             raise self.binary.file_error(f"it has more than {_MOST:,} tensors or keys of metadata")
 
-        metadata: dict[str, Any] = {}
-        arrays: dict[str, list[bytes] | np.ndarray] = {}
+        metadata = {}
+        arrays = {}
         for _ in range(pair_count):
             key = self.text()
             if key in metadata or key in arrays:

@@ -8,7 +8,7 @@ described in ggml's docs/gguf.md, the rules are those of llama.cpp's src/llama-v
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -276,7 +276,7 @@ class GgufEncoding(VocabularyEncoding):
 
         # A word of a byte-level vocabulary with other characters spells no text, so it is left out.
         has_characters = "of_characters" in splitting.flags
-        to_bytes: Callable[[bytes], bytes | None] = bytes if has_characters else bytes_of
+        to_bytes = bytes if has_characters else bytes_of
         ids = {}
         for word, token_id in self._ids.items():
             token = to_bytes(word)

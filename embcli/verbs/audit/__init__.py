@@ -17,7 +17,7 @@ from embcli.layer import Origin, shape_of
 from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
-from embcli.records import FieldType, Records, listed, run_of
+from embcli.records import Records, listed, run_of
 from embcli.result import Result
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
@@ -112,7 +112,7 @@ class Audit(Result, verb="audit"):
         """Return a row for each finding; what holds for the whole model stands beside them."""
         run = run_of(self.files.encoding, **self.origin.document())
         findings = [finding.document() for finding in self.findings]
-        types: dict[str, FieldType] = {
+        types = {
             "level": str,
             "kind": str,
             "rows": int,
@@ -120,7 +120,7 @@ class Audit(Result, verb="audit"):
             "ids": list[int],
             "text": str,
         }
-        columns: dict[str, tuple[FieldType, Any]] = {}
+        columns = {}
         for name, field_type in types.items():
             columns[name] = (field_type, [finding[name] for finding in findings])
         return replace(listed(run, "findings", **columns), more={"audit": self._totals()})

@@ -17,7 +17,7 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer
-from embcli.numerics.statistics import squares
+from embcli.numerics.statistics import norms_of, squares
 
 Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces", "ordinary"]
 # Distances in units of the spread of the other rows. Training moves rows apart by more than the
@@ -49,14 +49,12 @@ class AddedRows:
 
     @property
     def norms(self) -> np.ndarray:
-        norms: np.ndarray = np.sqrt(squares(self.rows))
-        return norms
+        return norms_of(self.rows)
 
     def _within(self, distances: np.ndarray, share: float) -> np.ndarray:
         """Return which distances are at most a share of the spread, or come from rounding."""
         rounding = _ROUNDING.get(self._layer.dtype, 0.0) * self.norms
-        is_within: np.ndarray = distances <= share * self._spread + rounding
-        return is_within
+        return distances <= share * self._spread + rounding
 
     def at(self, mean: np.ndarray) -> np.ndarray:
         """Return which rows are this mean, (D,)."""
@@ -126,8 +124,7 @@ def _has_length(norms: np.ndarray, deviation: float, dim: int) -> np.ndarray:
     """Return which norms a row of normal numbers with this standard deviation can have."""
     length = deviation * math.sqrt(dim)
     error = 3 / math.sqrt(2 * dim)  # three standard deviations, relative to the length
-    is_close: np.ndarray = np.abs(norms / length - 1) <= error
-    return is_close
+    return np.abs(norms / length - 1) <= error
 
 
 def _are_drawn(norms: np.ndarray, deviation: float, dim: int) -> bool:

@@ -206,7 +206,7 @@ def _unmade(words: list[str], merges: list[str]) -> list[str]:
 
     A healthy vocabulary can have a few, which no text gets.
     """
-    made: set[str] = set()
+    made = set()
     for merge in merges:
         parts = map(_bare, merge.split(" "))
         if all(len(part) < 2 or part in made for part in parts):

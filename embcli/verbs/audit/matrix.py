@@ -99,7 +99,7 @@ class MatrixAudit:
     @cached_property
     def repeated(self) -> list[int]:
         """The used tokens with the row of an earlier used token."""
-        repeated: list[int] = []
+        repeated = []
         for group in self.equal:
             used = [row for row in group if row not in self.unused]
             repeated += used[1:]

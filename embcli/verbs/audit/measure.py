@@ -156,8 +156,7 @@ def _distances(rows: np.ndarray, others: np.ndarray, center: np.ndarray) -> np.n
     """
     units = _units(others, center)
     cosines = dots(_units(rows, center), np.broadcast_to(units, rows.shape))
-    distances: np.ndarray = 1 - cosines.clip(-1, 1)
-    return distances
+    return 1 - cosines.clip(-1, 1)
 
 
 def _units(rows: np.ndarray, center: np.ndarray) -> np.ndarray:
@@ -202,7 +201,7 @@ def separation_of(unused_values: Distances, used_values: Distances) -> Separatio
         reason = f"too few unused rows for comparison: {rows}, {_LEAST_UNUSED} are needed"
         return Separation("norm", None, None, reason)
 
-    areas: dict[Indicator, float] = {}
+    areas = {}
     for name in _ORDER:
         if name in known:
             areas[name] = area_under_curve(known[name], used_values[name])

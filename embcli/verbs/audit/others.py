@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
 def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | None) -> Found:
     """Check that the other tensors are finite, that none has only zeros, and no layer is a copy."""
     names = sorted({*origin.unopened, *files.input_tensors})
-    largest: dict[str, float] = {}
+    largest = {}
     if files.checkpoint and not origin.is_remote:
         largest = _largest_values(files.checkpoint.tensors, names, files.input_tensors)
 
@@ -83,7 +83,7 @@ def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> di
 
     Vectors and those of the names `always` are read, and the others if all are small.
     """
-    largest: dict[str, float] = {}
+    largest = {}
     are_small = False
     with suppress(InputError):  # An index names what its files lack.
         are_small = sum(tensor.size for tensor in tensors.values()) <= _MOST_BYTES
@@ -102,12 +102,12 @@ def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[s
 
     A weight without a layer can be zero as well: a model need not have token types.
     """
-    kinds: dict[str, list[str]] = defaultdict(list)
+    kinds = defaultdict(list)
     for name in largest:
         if name.endswith("weight"):
             kind = "norm" if re.search("norm|ln_", name) else NUMBER.sub("*", name)
             kinds[kind].append(name)
-    zero: list[str] = []
+    zero = []
     for kind, names in kinds.items():
         are_zero = [name for name in names if not largest[name]]
         if len(are_zero) == len(names) and "*" not in kind:
@@ -121,7 +121,7 @@ def _copied_layers(tensors: Tensors, largest: dict[str, float]) -> Iterator[Find
 
     Only layers are compared whose tensors have the same largest values.
     """
-    layers: dict[str, list[float]] = defaultdict(list)
+    layers = defaultdict(list)
     for name, value in largest.items():
         number = NUMBER.search(name)
         if number:

@@ -116,8 +116,7 @@ class Diff(Result, verb="diff"):
         """The pairs that changed, (n,) int64: non-finite distances first, then the largest."""
         pairs = np.flatnonzero(~self.equal)
         distances = np.nan_to_num(self.distances[pairs], nan=np.inf)
-        sorted_pairs: np.ndarray = pairs[np.argsort(-distances, kind="stable")]
-        return sorted_pairs
+        return pairs[np.argsort(-distances, kind="stable")]
 
     def tokens(self, pairs: np.ndarray) -> list[bytes | None]:
         known = 0 if self.base.encoding else 1
@@ -209,7 +208,7 @@ def diff(
     check_number("atol", atol, 0)
 
     notes = model.notes.begun(other.notes)
-    compared: TokenLayer = layer or "token"
+    compared = layer or "token"
     _, base_dim = shape_of(model.source, compared)
     _, tuned_dim = shape_of(other.source, compared)
     has_tokens = model.source.encoding is not None and other.source.encoding is not None

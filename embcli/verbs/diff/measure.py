@@ -69,7 +69,7 @@ def _rows_of_equal_tokens(
 
 def rows_by_token(tokens: Iterable[bytes | None]) -> dict[bytes, list[int]]:
     """Return the rows of each token, by its bytes; a few have several, as a byte and a letter."""
-    rows: dict[bytes, list[int]] = defaultdict(list)
+    rows = defaultdict(list)
     for row, token in enumerate(tokens):
         if token is not None:
             rows[bytes(token)].append(row)
@@ -185,5 +185,4 @@ def _cosine_distances(base: np.ndarray, tuned: np.ndarray) -> np.ndarray:
     """
     base_units = base / np.sqrt(squares(base))[:, None]
     tuned_units = tuned / np.sqrt(squares(tuned))[:, None]
-    cosine_distances: np.ndarray = squares(tuned_units - base_units) / 2
-    return cosine_distances
+    return squares(tuned_units - base_units) / 2
