@@ -123,10 +123,7 @@ def compare_rows(
 
         base_rows = _in_float64(base, base_stored, tuned, rounding)
         tuned_rows = _in_float64(tuned, tuned_stored, base, rounding)
-        if {base.dtype, tuned.dtype} <= _WIDE_INTEGERS:
-            are_equal = base_stored == tuned_stored
-        else:
-            are_equal = (base_rows == tuned_rows) | (np.isnan(base_rows) & np.isnan(tuned_rows))
+        are_equal = (base_rows == tuned_rows) | (np.isnan(base_rows) & np.isnan(tuned_rows))
         is_changed = ~are_equal.all(axis=1)
         differences = np.where(are_equal, 0.0, np.abs(tuned_rows - base_rows))
         if atol:
@@ -153,9 +150,7 @@ def compare_rows(
     return ComparedRows(equal, cosine_distances, distances, largest_differences)
 
 
-# Integers are compared as stored: float64 does not hold all of them.
-_WIDE_INTEGERS = {"int64", "uint64", "int32", "uint32"}
-_INEXACT = ("int64", "uint64", "decimal")
+_INEXACT = ("int64", "uint64", "decimal")  # float64 does not hold all of their numbers
 
 
 def _in_float64(
@@ -165,16 +160,15 @@ def _in_float64(
 
     Decimals are rounded to float32, unless the other layer has numbers that float32 does not hold,
     and all numbers are rounded to the dtype of `rounding`, if that is the other layer. Raises
-    InputError for integers that float64 may not hold, unless both layers have integers.
+    InputError for integers that float64 may not hold.
     """
     compared = other.dtype if layer.dtype == "decimal" else layer.dtype
     rows = layer.widened(stored) if held_by_float32(compared) else stored
     if rounding is other:
         rows = rounded_to(other.dtype, rows.astype(np.float32))
     rows = rows.astype(np.float64)
-    may_differ = compared in _INEXACT and other.dtype not in _WIDE_INTEGERS
-    if may_differ and (np.abs(rows) >= 2.0**53).any():
-        raise InputError("integers from 2**53 on are compared only with integers of an .npy file")
+    if compared in _INEXACT and (np.abs(rows) >= 2.0**53).any():
+        raise InputError("integers from 2**53 on are not compared: float64 does not hold them all")
     return rows
 
 
