@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
+from embcli.names import MatrixShape
 from embcli.wording import Parameter, Sentence, in_bytes, shortened
 
 Item = TypeVar("Item")
@@ -135,7 +136,7 @@ def memory_of_machine() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def refuse_too_large(what: str, shape: tuple[int, int], copies: int = 1, more: int = 0) -> None:
+def refuse_too_large(what: str, shape: MatrixShape, copies: int = 1, more: int = 0) -> None:
     """Raise LayerError if float32 matrices do not fit into this machine's memory.
 
     There are `copies` matrices of this shape, and `more` bytes beside them.

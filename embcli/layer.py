@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from embcli.errors import LayerError, Notes, Watch, unwatched
+from embcli.names import MatrixShape, Shape
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -73,7 +74,7 @@ class Layer(ABC):
     A new format implements `shape`, `dtype` and `rows`. A layer lives as long as its result.
     """
 
-    shape: tuple[int, int]  # (V, D) or (C, D)
+    shape: MatrixShape  # (V, D) or (C, D)
     # `dtype` is that of the stored numbers, as numpy names it, such as "bfloat16"; rows are always
     # float32.
     dtype: str
@@ -133,7 +134,7 @@ class Origin:
     """
 
     # The shapes of the layers, or of the arrays of other dimensions that are read as matrices.
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     seed: int | None = None  # None for a checkpoint
     # `build` names the torch and the CPU capability that drew seeded layers.
     build: Mapping[str, str] = field(default_factory=dict)
@@ -206,7 +207,7 @@ class Source(Protocol):
     def resized(self, context_length: int) -> Source:
         """Return a source whose position layer has another length, if it is seeded."""
 
-    def shape(self, name: str) -> tuple[int, int] | None:
+    def shape(self, name: str) -> MatrixShape | None:
         """Return the shape of the `token`, `position` or `head` layer; None if there is none."""
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
@@ -216,7 +217,7 @@ class Source(Protocol):
         """
 
 
-def shape_of(source: Source, name: str) -> tuple[int, int]:
+def shape_of(source: Source, name: str) -> MatrixShape:
     """Return the shape of a layer; raises LayerError if the source has none of this name."""
     shape = source.shape(name)
     if shape is None:

@@ -1,4 +1,4 @@
-"""The names that a user can choose from, and the defaults.
+"""The names that a user can choose from, the defaults, and the types of shapes.
 
 The library checks its parameters against names, and the command offers them. Whatever lists all
 names of a kind is derived from the type.
@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple, get_args
 
 PROGRAM = "embcli"
 __version__ = "0.2.0"  # No other file names the version.
+
+Shape = tuple[int, ...]  # of an array
+MatrixShape = tuple[int, int]  # rows and columns: (V, D) or (C, D)
 
 LayerName = Literal["token", "position", "head"]
 TokenLayer = Literal["token", "head"]  # the layers that have a row for each token

@@ -154,7 +154,7 @@ class Opened:
         return cls(source, known, remarks)
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> names.MatrixShape:
         """(V, D) of the token layer."""
         return shape_of(self.source, "token")
 

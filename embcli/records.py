@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from embcli.names import __version__
+from embcli.names import Shape, __version__
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ class ArraySpec(NamedTuple):
     Its first dimension is the rows of the result.
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: str = "float32"  # numpy's name of it
     columns: tuple[int, ...] = ()  # the numbers of its columns; empty for those of the result
 
@@ -81,11 +81,11 @@ class Records:
     default_remark: str | Sentence = ""  # on the default, when nothing else was chosen
     shown: Names | None = None  # the matrices that the user chose; None for all
     sequences: int = 1
-    batch: tuple[int, ...] = ()
+    batch: Shape = ()
     more: Document = field(default_factory=dict)
     cells: Records | None = None
 
-    def shape(self, array: ArraySpec) -> tuple[int, ...]:
+    def shape(self, array: ArraySpec) -> Shape:
         """Return the shape of an array whose first dimension is the rows, or B and T."""
         if not self.batch:
             return array.shape

@@ -22,6 +22,7 @@ from numpy.lib import format as npy
 
 from embcli.atomic import PARTIAL, replacing
 from embcli.errors import Notes, OutputError
+from embcli.names import Shape
 
 LIMIT = 2 * 10**9  # bytes
 
@@ -65,9 +66,7 @@ class Store:
             return None
         return cls(folder)
 
-    def read(
-        self, name: str, shape: tuple[int, ...] | None, dtype: type = np.float32
-    ) -> np.ndarray | None:
+    def read(self, name: str, shape: Shape | None, dtype: type = np.float32) -> np.ndarray | None:
         """Return the array of a file, which is mapped.
 
         It returns None if there is no whole file with an array of this type, and of this shape
@@ -87,7 +86,7 @@ class Store:
     def write(
         self,
         name: str,
-        shape: tuple[int, ...],
+        shape: Shape,
         blocks: Iterable[np.ndarray],
         notes: Notes,
         dtype: type = np.float32,

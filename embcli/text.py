@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from embcli.errors import EmbcliError, InputError, Notes
+from embcli.names import Shape
 from embcli.selection import hint_at_spelling
 from embcli.tokens import Tokens, shown
 from embcli.wording import Sentence
@@ -127,7 +128,7 @@ class Sequences(NamedTuple):
     texts: tuple[str, ...] | None = None
     ids: tuple[np.ndarray, ...] | None = None  # (T,) int64 each
     many: bool = False  # whether there may be several, so that rows name their sequence
-    shape: tuple[int, ...] = ()  # (T,) or (B, T) of an array of IDs
+    shape: Shape = ()  # (T,) or (B, T) of an array of IDs
 
 
 def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import IdError, InputError, Notes
+from embcli.names import Shape
 from embcli.selection import Selection, select
 from embcli.wording import ByteToken, Sentence, counted
 
@@ -42,7 +43,7 @@ class Tokens:
     texts: tuple[str, ...] | None = None  # one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: BosEos = ((), ())
-    shape: tuple[int, ...] = ()  # (T,) or (B, T) if IDs were given as an array
+    shape: Shape = ()  # (T,) or (B, T) if IDs were given as an array
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -25,6 +25,7 @@ from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor, computed_layer
 from embcli.layer import Layer, Layers, Origin
+from embcli.names import MatrixShape
 from embcli.recipe import Norm, Project, Recipe
 from embcli.wording import Sentence, counted
 
@@ -106,7 +107,7 @@ class Checkpoint:
         """Return this checkpoint; its position layer cannot have another length."""
         return self
 
-    def shape(self, name: str) -> tuple[int, int] | None:
+    def shape(self, name: str) -> MatrixShape | None:
         """Return the shape of a layer, or None if there is no such layer.
 
         The layers are `token`, `position`, `token_type` and `head`.

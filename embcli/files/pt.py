@@ -21,6 +21,7 @@ from embcli.errors import Notes, refuse_too_large
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
+from embcli.names import Shape
 from embcli.wording import load_facts
 
 _ADVICE = "save its state_dict as safetensors"
@@ -53,7 +54,7 @@ class _Weight(NamedTuple):
     """A tensor as the pickle describes it; without a storage if it has no plain numbers."""
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: Shape
     storage: _Storage | None = None
     first: int = 0  # the index of its first number in the storage
     strides: tuple[int, ...] = ()

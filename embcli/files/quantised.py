@@ -19,6 +19,7 @@ import numpy as np
 from embcli.files.numbers import STORED_DTYPES
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, computed_layer, file_layer
 from embcli.layer import Layer
+from embcli.names import MatrixShape, Shape
 
 # How the name of a packed tensor ends, or that of a tensor beside it goes on, and its scheme.
 _PACKED = {
@@ -169,7 +170,7 @@ class UnpackedTensors(Tensors):
         label = f"{tensor.dtype} x {_SCALES[part]}"
         return replace(tensor, dtype=label, matrix=layer, computed_from=(scale.name,))
 
-    def _block_size(self) -> tuple[int, int] | None:
+    def _block_size(self) -> MatrixShape | None:
         """Return the rows and columns that share a scale; None if config.json does not say it."""
         match _entry(self._config, "quantization_config").get("weight_block_size"):
             case [int(rows), int(columns)] if rows > 0 and columns > 0:
@@ -300,7 +301,7 @@ class _Grid:
     """Numbers that the values of a block share; a row of the layer is one of a row of blocks."""
 
     layer: Layer
-    block: tuple[int, int]  # its rows and columns; the last block may have fewer
+    block: MatrixShape  # its rows and columns; the last block may have fewer
     dim: int  # columns of the matrix
 
     def of_rows(self, ids: np.ndarray) -> np.ndarray:
@@ -310,7 +311,7 @@ class _Grid:
         return np.repeat(by_block, columns, axis=1)[:, : self.dim]
 
 
-def _grid(tensor: Tensor, shape: tuple[int, ...], block: tuple[int, int] | None) -> _Grid | None:
+def _grid(tensor: Tensor, shape: Shape, block: MatrixShape | None) -> _Grid | None:
     """Return the grid over a matrix of this shape, (V, D), that a tensor of scales has.
 
     The tensor is one number, one for each row, (V, 1), one for each group of a row, (V, groups), or

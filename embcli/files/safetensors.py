@@ -18,6 +18,7 @@ from typing import Any
 from embcli.binary import Binary, parsed_object
 from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
+from embcli.names import Shape
 from embcli.wording import load_facts
 
 _FACTS = load_facts("safetensors.json")
@@ -30,7 +31,7 @@ _WRITTEN_DTYPES = {**_DTYPES_BY_NAME, "bool": "BOOL", "complex64": "C64"}
 _LARGEST = 2**63 - 1  # the most values of a tensor
 
 
-def header(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: dict[str, str]) -> bytes:
+def header(tensors: Mapping[str, tuple[str, Shape]], metadata: dict[str, str]) -> bytes:
     """Return the bytes before the first tensor, padded so that it starts at a multiple of 8.
 
     `tensors` gives numpy's name of the dtype and the shape of each tensor, in order.

@@ -33,6 +33,7 @@ from embcli.files import vectors
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
 from embcli.files.vectors import is_number
+from embcli.names import Shape
 
 
 def read(binary: Binary, notes: Notes) -> Tensors | None:
@@ -52,7 +53,7 @@ def read(binary: Binary, notes: Notes) -> Tensors | None:
     return vectors.read(binary, notes, start)
 
 
-def _tensors(binary: Binary, rows: np.ndarray, array_shape: tuple[int, ...] = ()) -> Tensors:
+def _tensors(binary: Binary, rows: np.ndarray, array_shape: Shape = ()) -> Tensors:
     dtype = StoredDtype("decimal", rows.dtype)
     tensor = Tensor(
         binary.path.stem,

@@ -19,6 +19,7 @@ from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import STORED_DTYPES, StoredDtype
 from embcli.layer import Layer
+from embcli.names import Shape
 
 
 class StoredLayer(Layer):
@@ -31,7 +32,7 @@ class StoredLayer(Layer):
 
     def __init__(
         self,
-        shape: tuple[int, ...],
+        shape: Shape,
         numbers: StoredDtype,
         read: Callable[[np.ndarray], np.ndarray],
         load: Callable[[], None] | None = None,
@@ -143,7 +144,7 @@ class Tensor:
     """A tensor as its file describes it; its numbers have not been read."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: str  # the dtype of the stored numbers: "float32", "bfloat16", "Q4_K"
     size: int  # bytes in the file
     binary: Binary
@@ -155,7 +156,7 @@ class Tensor:
     unreadable: str = ""  # why its numbers are not those of the matrix, such as a packing
     packed: bool = False  # whether it is unreadable because a known scheme packs it
     # The shape in the file of an array of other than two dimensions that is read as a matrix.
-    array_shape: tuple[int, ...] = ()
+    array_shape: Shape = ()
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{size:,}" for size in self.shape)

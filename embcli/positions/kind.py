@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.names import Similarity
+from embcli.names import Shape, Similarity
 from embcli.wording import counted
 
 Rows = Callable[[np.ndarray], np.ndarray]  # row numbers (n,) int64 -> rows (n, ..., columns)
@@ -22,7 +22,7 @@ class PositionMatrix(NamedTuple):
     name: str
     rows: Rows
     columns: np.ndarray  # (columns,) int64: their numbers
-    middle_shape: tuple[int, ...] = ()  # the dimensions between rows and columns
+    middle_shape: Shape = ()  # the dimensions between rows and columns
     dtype: str = "float32"
     heading: str = ""  # the line above it on a page
     label: str = "pos"  # what the row numbers are

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from embcli.errors import LayerError, refuse_too_large, whole_number
-from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED
+from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, MatrixShape
 from embcli.wording import Parameter, Sentence
 
 
@@ -22,7 +22,7 @@ class Seeded:
     context_length: int = DEFAULT_CONTEXT_LENGTH
     seed: int = DEFAULT_SEED
     # Of the `token` and the `position` layer.
-    shapes: dict[str, tuple[int, int]] = field(init=False, repr=False, compare=False)
+    shapes: dict[str, MatrixShape] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("vocab", "dim", "context_length"):

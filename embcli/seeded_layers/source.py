@@ -15,6 +15,7 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import Notes
 from embcli.layer import Layer, Layers, Origin
+from embcli.names import MatrixShape
 from embcli.seeded_layers.build import Build, load_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.store import Store
@@ -74,7 +75,7 @@ class SeededSource:
     def resized(self, context_length: int) -> SeededSource:
         return replace(self, seeded=replace(self.seeded, context_length=context_length))
 
-    def shape(self, name: str) -> tuple[int, int] | None:
+    def shape(self, name: str) -> MatrixShape | None:
         return self.seeded.shapes.get(name)
 
     def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embcli.binary import Binary, BinaryStream, quoted
+from embcli.names import Shape
 
 # The bytes of a header that are read; ten times those of any model. They bound the work that a
 # file can cause.
@@ -24,7 +25,7 @@ class GgufTensor(NamedTuple):
     """A tensor as the header describes it."""
 
     name: str
-    shape: tuple[int, ...]  # in numpy's order
+    shape: Shape  # in numpy's order
     kind: int  # the number of its type
     offset: int  # bytes after the start of the first tensor
 

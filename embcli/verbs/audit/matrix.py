@@ -13,7 +13,7 @@ import numpy as np
 
 from embcli.errors import Watch
 from embcli.layer import Layer
-from embcli.names import TokenLayer, Unused
+from embcli.names import MatrixShape, TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
 from embcli.verbs.audit.added import AddedRows, Trace, untrained
 from embcli.verbs.audit.distribution import Initial
@@ -49,7 +49,7 @@ class MatrixAudit:
 
     name: TokenLayer
     files: ModelFiles  # that it belongs to
-    shape: tuple[int, int]
+    shape: MatrixShape
     dtype: str
     other_dtype: str  # that its numbers have, if it is not the one that the file names
     values: Distances  # by indicator; norms are NaN for rows with a NaN or infinite value

@@ -17,7 +17,7 @@ import numpy as np
 from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes, check_choice, check_number, whole_number
 from embcli.layer import Layer, Layers, Origin, Source, shape_of
-from embcli.names import SHOWN_ROWS, TokenLayer, __version__
+from embcli.names import SHOWN_ROWS, Shape, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
 from embcli.records import FieldType, Records, listed
 from embcli.result import Result
@@ -163,7 +163,7 @@ class Side(NamedTuple):
     """One of the two models, and its rows without a partner in the other."""
 
     name: SideName
-    shape: tuple[int, ...]  # (V, D), or that of an array that is read as a matrix
+    shape: Shape  # (V, D), or that of an array that is read as a matrix
     dtype: str
     encoding: Encoding | None
     origin: Origin
