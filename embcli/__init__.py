@@ -48,11 +48,11 @@ __all__ = [
     "seeded",
     "tokenizers",
 ]
+# The modules of the names that are not errors.
 _HOMES = {
-    **dict.fromkeys(("Model", "open", "seeded"), "embcli.model"),
-    **dict.fromkeys(("EmbcliError", "IdError", "InputError"), "embcli.errors"),
-    **dict.fromkeys(("LayerError", "MissingFileError"), "embcli.errors"),
-    **dict.fromkeys(("OutputError", "RangeError"), "embcli.errors"),
+    "Model": "embcli.model",
+    "open": "embcli.model",
+    "seeded": "embcli.model",
     "Result": "embcli.result",
     "count": "embcli.verbs.count",
     "explain": "embcli.verbs.explain",
@@ -70,12 +70,13 @@ _VERBS = (
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first asked for."""
-    if name not in _HOMES:
+    if name not in __dir__():
         cure = f"; a model has it: embcli.seeded().{name}(...)" if name in _VERBS else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{cure}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    home = _HOMES.get(name, "embcli.errors")
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

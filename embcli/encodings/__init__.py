@@ -99,9 +99,7 @@ def _of_scheme(name: str, notes: Notes) -> Encoding:
     return gguf_encoding(binary, name) if binary.is_remote else _of_path(binary.path, name, notes)
 
 
-def get_several(
-    names: str | Path | Iterable[str | Path], notes: Notes | None = None
-) -> tuple[Encoding, ...]:
+def get_several(names: str | Path | Iterable[str | Path], notes: Notes) -> tuple[Encoding, ...]:
     """Return the encodings with these names; remarks go to the notes.
 
     Raises InputError for none, and for one that is named twice.
@@ -119,9 +117,7 @@ def get_several(
     return encodings
 
 
-@lru_cache
-def _of_tiktoken(name: str) -> Encoding:
-    return TiktokenEncoding(name)
+_of_tiktoken = lru_cache(TiktokenEncoding)
 
 
 def _unknown_error(name: str, known: list[str]) -> InputError:

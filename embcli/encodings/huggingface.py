@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -350,11 +350,9 @@ def read_word_pieces(path: Path) -> tokenizers.Tokenizer:
     import_package(path, "tokenizers", "a vocab.txt")
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
-    def read() -> tokenizers.Tokenizer:
-        bert = BertWordPieceTokenizer.from_file(str(path))
-        return Tokenizer.from_str(bert.to_str())
-
-    return call_package(path, "it is not a vocab.txt", read)
+    read = partial(BertWordPieceTokenizer.from_file, str(path))
+    bert = call_package(path, "it is not a vocab.txt", read)
+    return Tokenizer.from_str(bert.to_str())
 
 
 def read_byte_pairs(path: Path) -> tokenizers.Tokenizer:
@@ -371,11 +369,9 @@ def read_byte_pairs(path: Path) -> tokenizers.Tokenizer:
         raise file_error(path, f"its merges are not beside it ({' or '.join(MERGES)})")
     Binary(merges[0])  # So it is among the files that are read.
 
-    def read() -> tokenizers.Tokenizer:
-        pairs = ByteLevelBPETokenizer.from_file(str(path), str(merges[0]))
-        return Tokenizer.from_str(pairs.to_str())
-
-    return call_package(path, "it is not a vocab.json with its merges", read)
+    read = partial(ByteLevelBPETokenizer.from_file, str(path), str(merges[0]))
+    pairs = call_package(path, "it is not a vocab.json with its merges", read)
+    return Tokenizer.from_str(pairs.to_str())
 
 
 # How the file of a kind is read by itself.

@@ -64,7 +64,7 @@ def open_tensors(path: Path, notes: Notes | None = None) -> Tensors:
 def open_named(name: str, notes: Notes) -> Tensors:
     """Return the tensors of a model by its path or name, also over the network."""
     if name.startswith(remote.PREFIX):
-        return tensors_of(remote.weights(name, notes), notes)
+        return tensors_of(remote.opened(name, notes), notes)
     return open_tensors(located(name), notes)
 
 
@@ -75,11 +75,12 @@ def tensors_of(binary: Binary, notes: Notes) -> Tensors:
     for pattern, what in _UNREAD.items():
         if re.match(pattern, start):
             raise binary.file_error(f"it is {what}")
-    found = [format for format in _FORMATS if re.match(format.start, start, re.DOTALL)]
-    tensors = _read(binary, notes, found[0]) if found else None
-    if tensors is None:
-        raise _unknown_format_error(binary, start)
-    return tensors
+    for format in _FORMATS:
+        if re.match(format.start, start, re.DOTALL):
+            tensors = _read(binary, notes, format)
+            if tensors is not None:
+                return tensors
+    raise _unknown_format_error(binary, start)
 
 
 def _read(binary: Binary, notes: Notes, format: _Format) -> Tensors | None:

@@ -97,8 +97,7 @@ class Settings(NamedTuple):
         value = self.values.get(key)
         if value is None:
             return default
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value <= LARGEST_NUMBER:
+        if type(value) not in (int, float) or not least <= value <= LARGEST_NUMBER:
             bound = f" of at least {least:g}" if least > -LARGEST_NUMBER else ""
             raise self.wrong(key, f"a finite number{bound}")
         return float(value)
@@ -107,10 +106,9 @@ class Settings(NamedTuple):
         value = self.values.get(key)
         if value is None:
             return default
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        if not is_whole or not 0 <= value < _LARGEST_WHOLE:
+        if type(value) is not int or not 0 <= value < _LARGEST_WHOLE:
             raise self.wrong(key, "a whole number from 0")
-        return int(value)
+        return value
 
     def holds(self, condition: When | None) -> bool:
         if condition is None:

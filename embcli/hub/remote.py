@@ -30,21 +30,16 @@ _ORGANISATIONS = {
 }
 
 
-def weights(name: str, notes: Notes) -> Binary:
-    """Return the file with the weights of a model, which `hf://` begins."""
-    return _opened(name, notes, OF_WEIGHTS)
-
-
 def tokenizer(name: str, notes: Notes) -> Binary:
     """Return the file of a model's tokenizer, which is in the cache now unless it is a GGUF."""
-    binary = _opened(name, notes, OF_TOKENIZER)
+    binary = opened(name, notes, OF_TOKENIZER)
     if binary.is_remote and binary.path.suffix != ".gguf":
         raise binary.file_error(f"it is not a tokenizer: it has {in_bytes(binary.size)}")
     return binary
 
 
-def _opened(name: str, notes: Notes, preference: Preference) -> Binary:
-    """Open a file of a model, the preferred one if the name has none.
+def opened(name: str, notes: Notes, preference: Preference = OF_WEIGHTS) -> Binary:
+    """Open a file of a model, whose name begins with `hf://`: the preferred one if it names none.
 
     With HF_HUB_OFFLINE, the local cache is all there is.
     """
