@@ -25,6 +25,7 @@ from embcli.errors import InputError, MissingFileError
 from embcli.wording import Sentence
 
 UNCOMPRESSED = "store it without compression: numpy.savez"
+JsonObject = dict[str, Any]  # of a file such as config.json, whose values can be of any type
 LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _SEEKING = Lock()  # all threads share the offset of an open file
@@ -174,12 +175,12 @@ def read_whole(binary: Binary, longest: int) -> bytes:
     return binary.read(0, binary.size)
 
 
-def read_object(binary: Binary, longest: int) -> dict[str, Any]:
+def read_object(binary: Binary, longest: int) -> JsonObject:
     """Return the JSON object of a file; raises InputError without one, and for a longer file."""
     return parsed_object(binary, read_whole(binary, longest), "its JSON")
 
 
-def parsed_object(binary: Binary, data: bytes, subject: str) -> dict[str, Any]:
+def parsed_object(binary: Binary, data: bytes, subject: str) -> JsonObject:
     """Return the JSON object that bytes of a file contain.
 
     Raises InputError, whose sentence begins with the subject, for anything else.
@@ -195,7 +196,7 @@ def parsed_object(binary: Binary, data: bytes, subject: str) -> dict[str, Any]:
     return result
 
 
-def objects_in(values: Any) -> list[dict[str, Any]]:
+def objects_in(values: Any) -> list[JsonObject]:
     """Return the objects in a list of JSON; none for another value."""
     if not isinstance(values, list):
         return []

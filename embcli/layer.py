@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from embcli.names import MatrixShape, Shape
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.recipe import Recipe
+    from embcli.records import Document
 
 
 class Summary:
@@ -159,12 +160,12 @@ class Origin:
     def name(self) -> str:
         return f"seed {self.seed}" if self.path is None else self.path
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what the `run` of a result says of the origin."""
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         if self.is_seeded:
             return {"seed": self.seed, "shapes": shapes, **self.build}
-        document: dict[str, Any] = {
+        document: Document = {
             "from": self.path,
             "tensors": dict(self.tensors),
             "dtypes": dict(self.dtypes),

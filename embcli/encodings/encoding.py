@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from embcli.binary import Binary, file_error, quoted, read_object
+from embcli.binary import Binary, JsonObject, file_error, quoted, read_object
 from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, missing_extra
 from embcli.wording import counted, in_data
@@ -294,7 +294,7 @@ def _listed(words: Iterable[str]) -> str:
     return ", ".join(repr(word[:longest]) for word in words)
 
 
-def sibling_json(path: Path, name: str) -> dict[str, Any]:
+def sibling_json(path: Path, name: str) -> JsonObject:
     """Return the JSON object of a file in the same folder; an empty one without such a file."""
     longest = 1 << 24
     sibling = path.with_name(name)

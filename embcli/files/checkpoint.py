@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from embcli.binary import quoted
+from embcli.binary import JsonObject, quoted
 from embcli.encodings import Encoding
 from embcli.encodings.encoding import sibling_json
 from embcli.errors import InputError, Notes
@@ -77,7 +77,7 @@ class Checkpoint:
 
         # A config.json that cannot be read is an error only for what needs it.
         self._config_error: InputError | None = None
-        self.config: dict[str, Any] = {}  # the whole of it, of which roles have a part
+        self.config: JsonObject = {}  # the whole of it, of which roles have a part
         try:
             self.config = sibling_json(stored.path, "config.json")
         except InputError as error:

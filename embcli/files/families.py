@@ -8,11 +8,11 @@ no row has yet is a row of its own there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
-from embcli.binary import quoted
+from embcli.binary import JsonObject, quoted
 from embcli.errors import InputError
 from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale, When
 from embcli.wording import load_facts
@@ -45,7 +45,7 @@ _STEPS: dict[str, type[RecipeStep]] = {
 }
 
 
-def _made(kind: Callable[..., Any], fields: dict[str, Any]) -> Any:
+def _made(kind: Callable[..., Any], fields: JsonObject) -> Any:
     """Return a family or a step that families.json describes."""
     for name in ("when", "block_positions_when"):
         if name in fields:
@@ -53,7 +53,7 @@ def _made(kind: Callable[..., Any], fields: dict[str, Any]) -> Any:
     return kind(**fields)
 
 
-def _families(stored: Mapping[str, Any]) -> Iterator[Family]:
+def _families(stored: JsonObject) -> Iterator[Family]:
     """Yield the families; of those with a `model_type`, the first whose condition fits is used."""
     steps = {name: _made(_STEPS[kind], fields) for name, (kind, fields) in stored["steps"].items()}
     for fields in chain.from_iterable(stored["families"].values()):
@@ -71,7 +71,7 @@ TOKEN_NAMES = _STORED["own_token_names"]
 # The names of norms next to a token matrix, which a model applies to the sum of its rows.
 NORMS = _STORED["norms"]
 # Position matrices that use row 2 for position 0, recognised without a config.json.
-SHIFTED_POSITIONS: list[dict[str, Any]] = _STORED["shifted_positions"]
+SHIFTED_POSITIONS: list[JsonObject] = _STORED["shifted_positions"]
 BLOCKS = _STORED["block_positions"]  # the positions that blocks compute, in words
 FAMILIES = tuple(_families(_STORED))
 # The names that llama.cpp uses for a `model_type`, where they differ.
@@ -89,7 +89,7 @@ class Settings(NamedTuple):
     They are read strictly: methods raise InputError for a value of the wrong type.
     """
 
-    values: Mapping[str, Any]
+    values: JsonObject
     file_error: Callable[[str], InputError]
     where: str = "config.json"
 
@@ -128,7 +128,7 @@ class Settings(NamedTuple):
         return self.file_error(f"{self.where} has {value} as {name}, which must be {expected}")
 
 
-def settings_of_gguf(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of_gguf(metadata: JsonObject) -> JsonObject:
     """Return the metadata of a GGUF file under the names of config.json; empty for another file."""
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str):

@@ -9,13 +9,13 @@ What cannot be unpacked is refused: integers are never shown in place of the num
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
+from embcli.binary import JsonObject
 from embcli.files.numbers import STORED_DTYPES
 from embcli.files.tensors import StoredLayer, Tensor, Tensors, computed_layer, file_layer
 from embcli.layer import Layer
@@ -63,7 +63,7 @@ class UnpackedTensors(Tensors):
 
     tensors: Tensors  # as they are stored
 
-    def __init__(self, stored: Tensors, config: Mapping[str, Any]) -> None:
+    def __init__(self, stored: Tensors, config: JsonObject) -> None:
         super().__init__(
             stored.binary,
             stored.format,
@@ -187,7 +187,7 @@ class UnpackedTensors(Tensors):
             return _packed(
                 tensor, "it is packed by MLX without biases, which embcli does not unpack"
             )
-        settings: dict[str, Any] = {}
+        settings: JsonObject = {}
         for key in ("quantization_config", "quantization"):
             settings |= _entry(self._config, key)
         module = tensor.name.removesuffix(".weight")
@@ -290,7 +290,7 @@ def _own_numbers(layer: StoredLayer, ids: np.ndarray) -> np.ndarray:
     return layer.widened(stored)
 
 
-def _entry(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _entry(settings: JsonObject, key: str) -> JsonObject:
     """Return the object that settings have under a key; empty if they have none."""
     value = settings.get(key)
     return value if isinstance(value, dict) else {}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from embcli.binary import objects_in, quoted
+from embcli.binary import JsonObject, objects_in, quoted
 from embcli.errors import InputError
 from embcli.files.families import (
     BLOCKS,
@@ -233,7 +233,7 @@ _THETAS = (
 )
 
 
-def _rotary_in_words(values: Mapping[str, Any]) -> Iterator[str]:
+def _rotary_in_words(values: JsonObject) -> Iterator[str]:
     """Yield the bases of the rotation, and how it is changed for longer texts, each once.
 
     Settings of single kinds of layers are inside of those of all layers.

@@ -7,13 +7,12 @@ a fitting shape. `Checkpoint` makes the roles of a file once, from its tensors a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 
-from embcli.binary import quoted
+from embcli.binary import JsonObject, quoted
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError
 from embcli.files.families import (
@@ -46,7 +45,7 @@ class Roles:
     """
 
     def __init__(
-        self, tensors: Tensors, whole_config: Mapping[str, Any], chosen: str | None = None
+        self, tensors: Tensors, whole_config: JsonObject, chosen: str | None = None
     ) -> None:
         self.tensors = tensors
         text_model = text_model_of(tensors, whole_config)

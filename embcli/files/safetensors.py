@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from embcli.binary import Binary, parsed_object
+from embcli.binary import Binary, JsonObject, parsed_object
 from embcli.errors import Notes
 from embcli.files.tensors import Tensor, Tensors
 from embcli.names import Shape
@@ -36,7 +36,7 @@ def header(tensors: Mapping[str, tuple[str, Shape]], metadata: dict[str, str]) -
 
     `tensors` gives numpy's name of the dtype and the shape of each tensor, in order.
     """
-    entries: dict[str, Any] = {}
+    entries: JsonObject = {}
     if metadata:
         entries["__metadata__"] = metadata
     start = 0
@@ -83,7 +83,7 @@ def _aliases(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict
     return aliases
 
 
-def _read_entries(binary: Binary, length: int) -> dict[str, Any]:
+def _read_entries(binary: Binary, length: int) -> JsonObject:
     """Return the tensors by name, and the metadata, from a header of this many bytes."""
     longest = 100_000_000  # bytes; a limit of the format
     if binary.size < 8 + length:

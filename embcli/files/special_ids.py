@@ -7,16 +7,18 @@ against the rows and against one another.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from embcli.binary import JsonObject
 from embcli.encodings.encoding import sibling_json
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
+    from embcli.records import Document
 
 _ID_KEY = re.compile(r"(?:tokenizer\.ggml\.)?(\w+)_token_(?:ids?|index)")
 _GGUF_ROLES = {"padding": "pad", "unknown": "unk", "seperator": "sep"}
@@ -30,7 +32,7 @@ class SpecialId(NamedTuple):
     file: str  # "config.json"; what describes the tokenizer
     ids: tuple[int, ...]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         return self._asdict() | {"ids": list(self.ids)}
 
     def __str__(self) -> str:
@@ -53,7 +55,7 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
         for role, token_id in encoding.special_ids.items():
             found.append(SpecialId(role, encoding.described_by, (token_id,)))
     if isinstance(encoding, HuggingFaceEncoding):
-        added: dict[str, Any] = {}
+        added: JsonObject = {}
         with suppress(InputError):  # a vocabulary of words need not have the letter that is tried
             bos, eos = encoding.bos_eos
             added["post_processor_token_ids"] = [*bos, *eos]
@@ -62,7 +64,7 @@ def special_ids(model: Checkpoint) -> tuple[SpecialId, ...]:
     return tuple(found)
 
 
-def _given_ids(file: str, settings: Mapping[str, Any]) -> Iterator[SpecialId]:
+def _given_ids(file: str, settings: JsonObject) -> Iterator[SpecialId]:
     for key, value in settings.items():
         match = _ID_KEY.fullmatch(key)
         if match is None:

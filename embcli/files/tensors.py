@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary, JsonObject, quoted
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import STORED_DTYPES, StoredDtype
@@ -194,7 +194,7 @@ class Tensors(Mapping[str, Tensor]):
         binary: Binary,
         format: str,
         tensors: Mapping[str, Tensor],
-        metadata: Mapping[str, Any] | None = None,
+        metadata: JsonObject | None = None,
         files: Iterable[str] = (),
         own_words: Callable[[], Encoding | None] = lambda: None,
     ) -> None:

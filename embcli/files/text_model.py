@@ -6,11 +6,11 @@ settings can lie several levels deep in config.json. `Roles` looks for the tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from embcli.binary import objects_in
+from embcli.binary import JsonObject, objects_in
 from embcli.errors import InputError
 from embcli.files.families import Family, Settings, family_of, has_two_parts, settings_of_gguf
 from embcli.files.tensors import Tensors
@@ -20,14 +20,14 @@ from embcli.names import ModelPart
 class TextModel(NamedTuple):
     """The model, or the part of a model, that reads tokens."""
 
-    config: Mapping[str, Any]  # its part of config.json; empty without a config.json
+    config: JsonObject  # its part of config.json; empty without a config.json
     settings: Settings  # the settings of `config`, or of the metadata of a GGUF file
     family: Family | None  # None if it is unknown, or if a setting has a wrong type
     part: ModelPart | None  # the part whose tensors are wanted; None for a model that is whole
     name_part: str  # a part that the names of all its tensors have, if any name has it
 
 
-def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextModel:
+def text_model_of(tensors: Tensors, whole_config: JsonObject) -> TextModel:
     """Return the model that reads tokens; `whole_config` is a config.json, or empty."""
     described_part = _described_part(whole_config, tensors)
     config = _text_config(whole_config, described_part)
@@ -45,7 +45,7 @@ def text_model_of(tensors: Tensors, whole_config: Mapping[str, Any]) -> TextMode
     return TextModel(config, settings, family, part, described_part or "")
 
 
-def _described_part(config: Mapping[str, Any], tensors: Tensors) -> ModelPart | None:
+def _described_part(config: JsonObject, tensors: Tensors) -> ModelPart | None:
     """Return the part that config.json describes for tokens; None for a model that is whole."""
     model_type = config.get("model_type")
     if model_type == "encoder-decoder":
@@ -65,7 +65,7 @@ def _has_only_decoder(names: Iterable[str]) -> bool:
     return "decoder" in parts and not parts & {"encoder", "shared"}
 
 
-def _text_config(whole_config: Mapping[str, Any], part: ModelPart | None) -> dict[str, Any]:
+def _text_config(whole_config: JsonObject, part: ModelPart | None) -> JsonObject:
     """Return config.json, in which the text model's settings replace those of the whole model."""
     keys = ["text_config", "llm_config", "thinker_config"]
     if part:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeGuard
 
-from embcli.binary import Binary, objects_in, quoted, read_object, read_whole
+from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
 from embcli.errors import InputError, MissingFileError, Notes, UnknownWordError
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
@@ -392,7 +392,7 @@ def _ollama_gguf(folder: Path, manifest_path: Path) -> Path:
     raise binary.file_error("it leads to no GGUF: it has no layer with a model")
 
 
-def _blob(manifest: Binary, folder: Path, entry: dict[str, Any]) -> Path:
+def _blob(manifest: Binary, folder: Path, entry: JsonObject) -> Path:
     """Return the file of an entry of a manifest; raises InputError if it is missing."""
     name = str(entry.get("digest"))
     digest = re.fullmatch("sha256:([0-9a-f]{64})", name)

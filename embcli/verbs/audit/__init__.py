@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
 from embcli.errors import check_choice, whole_number
 from embcli.layer import Origin, shape_of
 from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
-from embcli.records import Records, listed, run_of
+from embcli.records import Document, Records, listed, run_of
 from embcli.result import Result
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
@@ -125,7 +125,7 @@ class Audit(Result, verb="audit"):
             columns[name] = (field_type, [finding[name] for finding in findings])
         return replace(listed(run, "findings", **columns), more={"audit": self._totals()})
 
-    def _totals(self) -> dict[str, Any]:
+    def _totals(self) -> Document:
         return {
             "tokens": self.files.tokens,
             "faults": self.faults,
@@ -139,7 +139,7 @@ class Audit(Result, verb="audit"):
         }
 
 
-def _totals_of(matrix: MatrixAudit) -> dict[str, Any]:
+def _totals_of(matrix: MatrixAudit) -> Document:
     separation = matrix.separation
     return {
         "shape": list(matrix.shape),

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from embcli.binary import JsonObject
 from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint, Head
@@ -40,7 +39,7 @@ class ModelFiles:
         return self.encoding.vocabulary_size if self.encoding else None
 
     @property
-    def config(self) -> Mapping[str, Any]:
+    def config(self) -> JsonObject:
         """The settings in config.json of the part that reads tokens; a GGUF file has none."""
         return self.checkpoint.roles.config if self.checkpoint else {}
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from embcli.errors import InputError, check_choice
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, TokenLayer
+from embcli.records import Document
 from embcli.wording import Sentence, first_of
 
 Level = Literal["remark", "finding", "alarm"]
@@ -33,7 +34,7 @@ class Finding(NamedTuple):
     layer: TokenLayer | None = None  # the matrix that the rows are of
     ids: tuple[int, ...] = ()  # the rows
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         document = self._asdict()
         del document["is_in_matrix"]
         document["ids"] = [*self.ids[:_MOST_IDS]]

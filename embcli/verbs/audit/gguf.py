@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.binary import quoted
+from embcli.binary import JsonObject, quoted
 from embcli.encodings.gguf.vocabulary import DEFAULT_IDS, GgufEncoding
 from embcli.encodings.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from embcli.encodings.splitting import splittings
@@ -137,7 +137,7 @@ def _size(value: Any) -> int | None:
 
 
 def _differences(
-    layout: dict[str, Any], known: dict[str, Any], sizes: dict[str, Any], tensors: Tensors
+    layout: JsonObject, known: JsonObject, sizes: dict[str, Any], tensors: Tensors
 ) -> Iterator[str]:
     """Yield in words where a file differs from what llama.cpp expects.
 

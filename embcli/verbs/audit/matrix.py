@@ -64,9 +64,8 @@ class MatrixAudit:
     digest: bytes  # equal for two matrices of equal rows
     measured: np.ndarray  # (n,) int64: the finite rows that are used
     separation: Separation
-    ranked: (
-        np.ndarray
-    )  # (n,) int64: used rows, the most like unused ones first; none if no order is
+    # (n,) int64: used rows, the most like unused ones first; none if no order is known
+    ranked: np.ndarray
     candidates: np.ndarray  # (n,) int64: the first of them, up to the threshold
 
     @property

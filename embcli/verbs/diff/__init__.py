@@ -19,7 +19,7 @@ from embcli.errors import InputError, Notes, check_choice, check_number, whole_n
 from embcli.layer import Layer, Layers, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, Shape, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
-from embcli.records import FieldType, Records, listed
+from embcli.records import Document, FieldType, Records, listed
 from embcli.result import Result
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.diff.converted import Converted
@@ -169,7 +169,7 @@ class Side(NamedTuple):
     origin: Origin
     alone: np.ndarray  # (n,) int64
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         name = self.encoding.name if self.encoding else None
         return {"encoding": name, **self.origin.document()}
 
