@@ -31,6 +31,7 @@ from embcli.encodings.kinds import named_specials
 from embcli.encodings.merging import (
     NEVER,
     Derivation,
+    Pair,
     ToBytes,
     byte_level_to_bytes,
     derive,
@@ -324,15 +325,14 @@ class HuggingFaceEncoding(Encoding):
         return [symbol.encode() for symbol in symbols]
 
     @cached_property
-    def _merge_ranks(self) -> dict[tuple[bytes, ...], int]:
+    def _merge_ranks(self) -> dict[Pair, int]:
         if self.rules.get("continuing_subword_prefix"):
             raise file_error(
                 self.path, "its merges spell tokens with a prefix, which cannot be shown"
             )
-        ranks: dict[tuple[bytes, ...], int] = {}
-        for rank, merge in enumerate(self.rules["merges"]):
-            pair = tuple(part.encode() for part in merge)
-            ranks.setdefault(pair, rank)
+        ranks: dict[Pair, int] = {}
+        for rank, (left, right) in enumerate(self.rules["merges"]):
+            ranks.setdefault((left.encode(), right.encode()), rank)
         return ranks
 
 

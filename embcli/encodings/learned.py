@@ -20,7 +20,7 @@ import numpy as np
 from embcli.atomic import opened_files
 from embcli.binary import file_error, unreadable
 from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
-from embcli.encodings.merging import NEVER, Priority, merge
+from embcli.encodings.merging import NEVER, Pair, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, Notes
 from embcli.store import Store
@@ -141,8 +141,8 @@ class Pieces:
         occurrences = Counter(regex.findall(DEFINITIONS["gpt2"].pattern, text))
         self._occurrences = [*occurrences.values()]
         self._parts = [[b"%c" % byte for byte in piece.encode()] for piece in occurrences]
-        self._counts: Counter[tuple[bytes, bytes]] = Counter()
-        self._places: defaultdict[tuple[bytes, bytes], set[int]] = defaultdict(set)
+        self._counts: Counter[Pair] = Counter()
+        self._places: defaultdict[Pair, set[int]] = defaultdict(set)
         for place in range(len(self._parts)):
             self._count(place, 1)
 
@@ -164,7 +164,7 @@ class Pieces:
             del self._counts[pair]
             yield b"".join(pair)
 
-    def _first_place(self, pair: tuple[bytes, bytes]) -> tuple[int, int]:
+    def _first_place(self, pair: Pair) -> tuple[int, int]:
         """Return the first piece that has a pair, and where the pair is in it."""
         place = min(self._places[pair])
         return place, [*pairwise(self._parts[place])].index(pair)
@@ -179,6 +179,6 @@ class Pieces:
                 self._places[pair].discard(place)
 
 
-def _only(pair: tuple[bytes, bytes]) -> Priority:
+def _only(pair: Pair) -> Priority:
     """Return the priority by which only this pair is merged."""
     return lambda left, right: 0 if (left, right) == pair else NEVER

@@ -17,6 +17,8 @@ import numpy as np
 
 from embcli.wording import ByteToken
 
+Pair = tuple[bytes, bytes]  # two neighbours
+Span = tuple[int, int]  # the first character, and the one after the last
 # The rank, an int, or the negative score, a float, of two neighbours. The lowest is merged first.
 Priority = Callable[[bytes, bytes], float]
 FindId = Callable[[bytes], int | None]  # token of the vocabulary -> ID
@@ -90,9 +92,7 @@ def derive(
     return Derivation(tuple(map(to_bytes, symbols)), tuple(steps), tuple(ids))
 
 
-def merge(
-    symbols: list[bytes], priority: Priority
-) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+def merge(symbols: list[bytes], priority: Priority) -> tuple[list[bytes], list[Pair]]:
     """Return the parts that symbols are merged to, and the merges: the left and right part of each.
 
     Of equal priorities the leftmost is merged first. The time is O(n log n) for n symbols.

@@ -20,6 +20,8 @@ from embcli.encodings.merging import (
     NEVER,
     SPACE,
     Derivation,
+    Pair,
+    Span,
     ToBytes,
     derive,
     merge,
@@ -52,7 +54,7 @@ class PieceTokenizer(ABC):
     @abstractmethod
     def tokens(self, piece: str) -> TokenLengths: ...
 
-    def origins(self, text: str) -> list[tuple[int, int]] | None:
+    def origins(self, text: str) -> list[Span] | None:
         """Return the span in the text of each character of the joined pieces.
 
         None means that the joined pieces are the text.
@@ -105,9 +107,7 @@ class BytePairs(Pairs):
     these by the tokens of their bytes.
     """
 
-    def __init__(
-        self, ids: Ids, ranks: Mapping[tuple[bytes, bytes], int], splitting: Splitting
-    ) -> None:
+    def __init__(self, ids: Ids, ranks: Mapping[Pair, int], splitting: Splitting) -> None:
         super().__init__()
         self._ids = ids
         self._ranks = ranks
@@ -196,7 +196,7 @@ class ScoredPairs(Pairs):
             return ()
         return self.words.findall(self._lead + text.replace(" ", SPACE))
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
+    def origins(self, text: str) -> list[Span]:
         lead = [(0, 0)] * len(self._lead)
         return lead + [(place, place + 1) for place in range(len(text))]
 
@@ -287,7 +287,7 @@ class WordPieces(PieceTokenizer):
                 return end
         return None
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
+    def origins(self, text: str) -> list[Span]:
         origins = []
         for place, character in enumerate(text):
             letters = self._cached_normal(character).replace(" ", "")
@@ -373,7 +373,7 @@ class Unigrams(PieceTokenizer):
             spelled = SPACE + spelled
         return self._words.findall(spelled)
 
-    def origins(self, text: str) -> list[tuple[int, int]]:
+    def origins(self, text: str) -> list[Span]:
         normal, places = self._normalizer.normalize(text, with_offsets=True)
         # A character ends where the next one with another origin begins.
         starts = np.array(places[: len(normal)], np.int64)

@@ -11,6 +11,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
 
+from embcli.encodings.merging import Span
 from embcli.wording import load_facts
 
 CACHED_PIECES = 1 << 18  # Most pieces of a text occur often, so their parts are kept.
@@ -62,7 +63,7 @@ def _split(rule: str, text: str) -> Iterator[str]:
         yield text[place:]
 
 
-def _cuts(rule: str, text: str) -> Iterable[tuple[int, int]]:
+def _cuts(rule: str, text: str) -> Iterable[Span]:
     """Return the spans that a rule matches; they are empty for the rules about thousands.
 
     Those two group digits from the right, and cut after or before each group.

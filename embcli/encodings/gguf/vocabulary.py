@@ -25,6 +25,7 @@ from embcli.encodings.encoding import (
 from embcli.encodings.gguf.header import GgufHeader, read_header
 from embcli.encodings.merging import (
     Derivation,
+    Pair,
     ToBytes,
     byte_level_to_bytes,
     bytes_of,
@@ -282,7 +283,7 @@ class GgufEncoding(VocabularyEncoding):
             token = to_bytes(word)
             if token is not None:
                 ids[token] = token_id
-        ranks: dict[tuple[bytes, bytes], int] = {}
+        ranks: dict[Pair, int] = {}
         for rank, merge in enumerate(merges):
             separator = max(merge.find(b" ", 1), 0)  # The left part can begin with a space.
             left = to_bytes(merge[:separator])
