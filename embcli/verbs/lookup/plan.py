@@ -88,31 +88,20 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
         if position in (None, model_kind, _kind_of(steps)):
             return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
     if "hidden" in matrices:
-        raise _hidden_is_unknown(recipe)
+        why_no = "{show} hidden, what the first block reads, is not known for this model"
+        if recipe is not None and recipe.is_known:
+            why_no = (
+                "{show} hidden, what the first block reads, follows the positions of the model; "
+                "leave out {position}"
+            )
+        raise InputError(Sentence(why_no))
 
     if recipe is None and is_default:
         return Plan(_kind_of(steps), steps)
-    return _plan_of_kind(source, position or NO_POSITIONS)
-
-
-def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
-    """Return the plan that adds positions of a kind to the rows of a file.
-
-    Learned ones are none if the file has no position layer.
-    """
+    kind = position or NO_POSITIONS
     if kind == DEFAULT_KIND and source.shape("position") is None:
-        kind = NO_POSITIONS
+        kind = NO_POSITIONS  # The file has no position layer.
     return Plan(kind, _STEPS_OF_KIND[kind])
-
-
-def _hidden_is_unknown(recipe: Recipe | None) -> InputError:
-    why_no = "{show} hidden, what the first block reads, is not known for this model"
-    if recipe is not None and recipe.is_known:
-        why_no = (
-            "{show} hidden, what the first block reads, follows the positions of the model; "
-            "leave out {position}"
-        )
-    return InputError(Sentence(why_no))
 
 
 def _stored_steps(source: Source) -> Steps:
