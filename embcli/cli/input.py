@@ -112,7 +112,7 @@ def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     return found
 
 
-def read_ids(ids: str | None = None) -> np.ndarray:
+def read_ids(ids: str | None) -> np.ndarray:
     """Read IDs, (T,) int64; without any, or for -, from standard input.
 
     Raises InputError for anything else.

@@ -87,7 +87,7 @@ class RowScreen(ExplorerScreen):
         ("left", "page(-1)"),
     ]
 
-    def __init__(self, matrix: ExploredMatrix, row: int, column: int = 0) -> None:
+    def __init__(self, matrix: ExploredMatrix, row: int, column: int) -> None:
         super().__init__(matrix)
         self.row = row
         self.token = matrix.tokens(np.array([row]))[0]

@@ -199,9 +199,7 @@ def exported(
             return png(svg, background, 1.0 if is_slide else _ZOOM)
 
 
-def _svg(
-    page: RenderableType, width: int, background: Background, frame: Frame | None = None
-) -> str:
+def _svg(page: RenderableType, width: int, background: Background, frame: Frame | None) -> str:
     theme = _THEMES[background]
     if frame is None or not frame.is_slide:
         medium = Medium(background, is_file=True, has_fine_cells=True, shows_svg=True)
@@ -225,9 +223,7 @@ def _svg(
     )
 
 
-def _html(
-    page: RenderableType, width: int, background: Background, frame: Frame | None = None
-) -> str:
+def _html(page: RenderableType, width: int, background: Background, frame: Frame | None) -> str:
     """Return a page as a document of HTML, with a section for each of several sheets.
 
     A slide is the SVG picture of it, as large as the window.
@@ -264,7 +260,7 @@ def _html(
     )
 
 
-def fragment(page: RenderableType, width: int, theme: Theme = "auto") -> str:
+def fragment(page: RenderableType, width: int, theme: Theme) -> str:
     """Return a page as an element for a notebook, which is light unless the theme is dark."""
     background: Background = "dark" if theme == "dark" else "light"
     terminal = _THEMES[background]

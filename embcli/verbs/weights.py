@@ -53,8 +53,8 @@ class WeightMatrix(Result, verb="weights"):
     run: Document
     _rows_chosen: bool  # whether the user chose them
     _columns_chosen: bool
-    order: NormOrder | None = None  # orders all rows of the layer, if the user asked for it
-    is_map: bool = False  # whether the page is a map of the rows
+    order: NormOrder | None  # orders all rows of the layer, if the user asked for it
+    is_map: bool  # whether the page is a map of the rows
     token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
     position = MatrixOf()  # (n, chosen columns) float32
     head = MatrixOf()  # (n, chosen columns) float32

@@ -50,8 +50,8 @@ class Lookup(Result, verb="lookup"):
     matrices: Names
     shown: Names  # those on a page
     _matrices_chosen: bool  # whether the user chose them
-    trace: int | None = None  # the token whose sum a page writes out
-    draw: bool = False
+    trace: int | None  # the token whose sum a page writes out
+    draw: bool
 
     token = MatrixOf()  # (n, D) float32
     position = MatrixOf()  # (n, D) float32
@@ -76,7 +76,7 @@ class Lookup(Result, verb="lookup"):
         rows = {term.name: term.values for term in self.terms_of_sum(index, names)}
         return {name: rows[name] for name in names if name in self.matrices}
 
-    def terms_of_sum(self, index: np.ndarray, names: Names = MATRICES) -> list[Term]:
+    def terms_of_sum(self, index: np.ndarray, names: Names) -> list[Term]:
         """Return the terms of the sum of these tokens, and its results, `input` and `hidden`.
 
         Only those that the named matrices need are computed.

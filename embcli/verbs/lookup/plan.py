@@ -158,8 +158,9 @@ def _why_no_positions(recipe: Recipe | None) -> str:
 def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
     """Raise InputError if there is no sum to write out, or no such token."""
     if not (plan.input_steps or plan.hidden_steps):
-        wrong = "{trace} writes out a sum; {position} {kind} adds nothing"
-        raise InputError(Sentence(wrong, kind=plan.kind))
+        raise InputError(
+            Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=plan.kind)
+        )
     if not 0 <= whole_number("trace", trace) < len(tokens):
         wrong = "{trace} {given} is not one of {tokens}, counted from 0"
         raise RangeError(Sentence(wrong, given=trace, tokens=counted(len(tokens), "token")))
@@ -183,11 +184,13 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     elif encoding is not None:
         wanted = encoding.encode(text, special)
     else:
-        wrong = "{only} {given!r} is a text; IDs without an encoding take an ID"
-        raise InputError(Sentence(wrong, given=text))
+        raise InputError(
+            Sentence("{only} {given!r} is a text; IDs without an encoding take an ID", given=text)
+        )
     if not len(wanted):
-        wrong = "{only} {given!r} has no tokens; give a token that occurs"
-        raise InputError(Sentence(wrong, given=text))
+        raise InputError(
+            Sentence("{only} {given!r} has no tokens; give a token that occurs", given=text)
+        )
 
     is_wanted = np.zeros(len(tokens), bool)
     for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):

@@ -45,7 +45,7 @@ class Merges(Result, verb="merges"):
 
     tokens: Tokens
     pieces: tuple[Derivation, ...]
-    draw: bool = True  # show each piece as a tree, not the steps as a table
+    draw: bool  # show each piece as a tree, not the steps as a table
 
     @property
     def ids(self) -> list[int]:
@@ -66,26 +66,26 @@ class Merges(Result, verb="merges"):
 
         Only fields that this kind of encoding has are among them.
         """
-        rows = [self._values_of(row) for row in self.rows]
+        rows = []
+        for row in self.rows:
+            step = row.step
+            values = {
+                "piece": row.piece,
+                "step": row.number,
+                "left": token_text(step.left),
+                "right": token_text(step.right),
+                "rank": step.rank,
+                "score": step.score,
+                "id": step.token_id,
+                "token": token_text(self.token_of(step)),
+            }
+            rows.append(values)
         fields = {}
         for name, field_type in _FIELDS.items():
-            values = [row[name] for row in rows]
-            if name not in _KINDS_OF_PRIORITY or any(value is not None for value in values):
-                fields[name] = (field_type, values)
+            column = [row[name] for row in rows]
+            if name not in _KINDS_OF_PRIORITY or any(value is not None for value in column):
+                fields[name] = (field_type, column)
         return fields
-
-    def _values_of(self, row: StepRow) -> dict[str, Any]:
-        step = row.step
-        return {
-            "piece": row.piece,
-            "step": row.number,
-            "left": token_text(step.left),
-            "right": token_text(step.right),
-            "rank": step.rank,
-            "score": step.score,
-            "id": step.token_id,
-            "token": token_text(self.token_of(step)),
-        }
 
     def records(self) -> Records:
         run = run_of(self.tokens.encoding, pieces=len(self.pieces))

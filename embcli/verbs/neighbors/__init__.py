@@ -42,7 +42,7 @@ class Neighbors(Result, verb="neighbors"):
     layer: Layer
     encoding: Encoding | None  # whose tokens the rows stand for; None if they stand for no tokens
     origin: Origin
-    is_map: bool = False  # whether the page is a map of the neighbours
+    is_map: bool  # whether the page is a map of the neighbours
 
     @property
     def ids(self) -> np.ndarray:
@@ -137,8 +137,9 @@ def neighbors(
     elif vector is not None and text is None:
         queries = queries_of_vectors(vector, dim)
         if plus or minus:
-            wrong = "{plus} and {minus} are for the tokens of a text, not for {vector}"
-            raise InputError(Sentence(wrong))
+            raise InputError(
+                Sentence("{plus} and {minus} are for the tokens of a text, not for {vector}")
+            )
     else:
         raise InputError(Sentence("give {text} or {vector}, one of them"))
     check_choice("metric", str(metric), METRICS)

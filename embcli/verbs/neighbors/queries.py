@@ -162,5 +162,6 @@ def _mean_row(ids: np.ndarray, layer: Layer, metric: Metric, is_term: bool) -> n
 
 
 def _without_direction(what: str) -> InputError:
-    wrong = "{what} is zero and has no direction; use {metric} dot or l2"
-    return InputError(Sentence(wrong, what=what))
+    return InputError(
+        Sentence("{what} is zero and has no direction; use {metric} dot or l2", what=what)
+    )

@@ -56,7 +56,7 @@ class PositionTable(Result, verb="positions"):
     columns: np.ndarray  # (columns,) int64: of D, of pairs of D, or positions (similarity)
     _rows_chosen: bool  # whether the user chose them
     _columns_chosen: bool
-    is_long: bool = False  # more positions than a page shows, as nobody chose T or rows
+    is_long: bool  # more positions than a page shows, as nobody chose T or rows
 
     position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
     input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
