@@ -97,6 +97,9 @@ def _end(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
+_LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
+
+
 def main() -> int:
     """Run the command line and return its exit status.
 
@@ -107,7 +110,10 @@ def main() -> int:
     from embcli.cli import app
 
     for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
-        if not number_in(name):
+        size = min(number_in(name), _LARGEST)
+        if size:
+            os.environ[name] = str(size)
+        else:
             os.environ.pop(name, None)  # rich and Typer fail for "²" and "wide"
     status: object = 0
     try:

@@ -6,6 +6,7 @@ has no `from __future__ import annotations`.
 """
 
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
@@ -18,7 +19,7 @@ import typer.core
 from embcli import names
 from embcli.cli import options as o
 from embcli.cli.command import BARE, FILE, NUMBERS, PAGE, SCORES, Command, Function, Options
-from embcli.cli.console import PrintedNotes, prepare_help
+from embcli.cli.console import PrintedNotes
 from embcli.cli.groups import (
     BatchModel,
     ComparedGiven,
@@ -36,7 +37,7 @@ from embcli.cli.groups import (
 from embcli.cli.hints import cure_of, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
-from embcli.errors import InputError
+from embcli.errors import InputError, OutputError
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS, kind_named
 from embcli.wording import counted
@@ -81,10 +82,11 @@ def _in_help(paragraph: str) -> str:
 
 
 class _Helping:
-    """Help that is refused without standard output, and is at most 1,000 columns wide."""
+    """Help that is refused without standard output."""
 
     def format_help(self, context: Any, formatter: Any) -> None:
-        prepare_help()
+        if sys.stdout is None:
+            raise OutputError("standard output is closed; open it, or redirect it to a file")
         super().format_help(context, formatter)  # type: ignore[misc]
 
 

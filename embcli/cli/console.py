@@ -1,9 +1,8 @@
-"""The terminal: its size, and errors, notes and a progress bar on standard error.
+"""The terminal: errors, notes and a progress bar on standard error.
 
 All commands write there through this module, so that nothing unsafe reaches a terminal.
 """
 
-import os
 import shutil
 import sys
 import textwrap
@@ -13,34 +12,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
-from embcli.errors import EmbcliError, Notes, OutputError, Watch
-from embcli.wording import Sentence, in_line, number_in, shortened
+from embcli.errors import EmbcliError, Notes, Watch
+from embcli.wording import Sentence, in_line, shortened
 
 Item = TypeVar("Item")
 PATIENCE = 1.0  # seconds before a bar is shown
-_LARGEST = 1000  # columns and lines of a terminal: more are a mistake, and would be filled
 
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a standard stream is a terminal; it is None if it was closed."""
     return stream is not None and stream.isatty()
-
-
-def terminal_size() -> tuple[int, int]:
-    """Return the columns and lines of the terminal, or of the environment."""
-    columns, lines = shutil.get_terminal_size()
-    return min(columns, _LARGEST), min(lines, _LARGEST)
-
-
-def prepare_help() -> None:
-    """Limit the width that rich reads from the environment; it would fill any number of columns.
-
-    Raises OutputError if standard output was closed.
-    """
-    if sys.stdout is None:
-        raise OutputError("standard output is closed; open it, or redirect it to a file")
-    if number_in("COLUMNS") > _LARGEST:
-        os.environ["COLUMNS"] = str(_LARGEST)
 
 
 def say(*lines: str) -> None:
@@ -53,7 +34,7 @@ def say(*lines: str) -> None:
     first, *others = lines
     printed = [in_line(shortened(line)) for line in (f"embcli: {first}", *others)]
     if is_terminal(sys.stderr):
-        columns, _ = terminal_size()
+        columns = shutil.get_terminal_size().columns
         printed = [
             textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
             for line in printed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from embcli.atomic import destination, explaining_failure, opened_files, refuse_replacing
-from embcli.cli.console import is_terminal, say, terminal_size
+from embcli.cli.console import is_terminal, say
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, FormatName
 from embcli.names import Color
@@ -47,7 +48,8 @@ class ResultWriter:
     def write(self, result: Result | bytes) -> int:
         """Write a result, as a page or as data, or bytes of a text; return the exit status."""
         if isinstance(result, bytes):
-            self._write_bytes(result, "data")
+            with self._open("data") as file:
+                file.write(result)
             return 0
         result = replace(result, style=self.style)
         with suppress(BrokenPipeError):  # a reader that leaves early changes no answer
@@ -94,16 +96,12 @@ class ResultWriter:
         lines = None
         encoding = "utf-8"
         if self._on_a_terminal:
-            columns, lines = terminal_size()
+            columns, lines = shutil.get_terminal_size()
             width = width or columns
             encoding = sys.stdout.encoding or encoding
         text = export.text(page, width, lines, self.is_colored, self.style.theme)
-        self._write_bytes(text.encode(encoding, "backslashreplace"), "page")
-
-    def _write_bytes(self, content: bytes, kind: Content) -> None:
-        """Write a page or a text; on a terminal, a text is escaped and its last line ended."""
-        with self._open(kind) as file:
-            file.write(content)
+        with self._open("page") as file:
+            file.write(text.encode(encoding, "backslashreplace"))
 
     @property
     def _on_a_terminal(self) -> bool:
