@@ -33,14 +33,18 @@ def walk(
             f"explore reads all rows again and again, so not over the network: {path!r}",
             f"Download it: hf download; then explore it without {PREFIX}",
         )
-    _check_terminal()
+    is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
+    if is_dumb or not all(map(is_terminal, streams)):
+        raise OutputError(
+            "explore is a full screen and needs a terminal; embcli weights prints rows"
+        )
     try:
         from embcli.explore import app
     except ImportError as error:
         raise OutputError(missing_extra("explore", "explore", error)) from None
     from embcli.explore.explored import ExploredMatrix
     from embcli.explore.spelling import speller
-    from embcli.model import Model
 
     row = row and decoded(row, "--row")
     text = text and decoded(text, "--text")
@@ -50,20 +54,10 @@ def walk(
         raise InputError("these rows have no tokens: --encoding names an encoding")
     if layer != "token":
         model_options["layer"] = layer
-    model = Model(found.source, found.encoding, found.notes)
-    matrix = ExploredMatrix(model, speller(path, model_options), layer)
+    matrix = ExploredMatrix(found, speller(path, model_options), layer)
     first_row = 0 if row is None else matrix.row_of(row)
     explorer = app.Explorer(matrix, first_row, text)
     status = app.run(explorer)
     if status == 0:
         print(*map(in_line, explorer.return_value or []), sep="\n")
     return status
-
-
-def _check_terminal() -> None:
-    is_dumb = os.environ.get("TERM", "").strip().lower() in ("dumb", "unknown")
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on standard error
-    if is_dumb or not all(map(is_terminal, streams)):
-        raise OutputError(
-            "explore is a full screen and needs a terminal; embcli weights prints rows"
-        )

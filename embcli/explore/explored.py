@@ -15,11 +15,12 @@ from rich.text import Text
 from embcli.binary import UNCOMPRESSED
 from embcli.errors import InputError, Notes, Watch
 from embcli.layer import shape_of
-from embcli.model import Model
 from embcli.names import Metric, TokenLayer
 from embcli.numerics.statistics import NormOrder
+from embcli.opened import Opened
 from embcli.selection import select
 from embcli.tokens import resolve_rows, shown, tokens_of
+from embcli.verbs.neighbors import neighbors
 
 TOP = 50  # the most neighbours, or words, in a list
 
@@ -34,7 +35,7 @@ class ExploredMatrix:
     It lives as long as the app. The order by norm is None until a pass has found it.
     """
 
-    def __init__(self, model: Model, spell: Spell, layer: TokenLayer = "token") -> None:
+    def __init__(self, model: Opened, spell: Spell, layer: TokenLayer = "token") -> None:
         self.size, self.dim = shape_of(model.source, layer)
         layers = model.source.open({layer: None})
         self.model = model
@@ -75,9 +76,9 @@ class ExploredMatrix:
 
     def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
         """Return the IDs and the scores of the rows nearest to a row, (n,) each."""
-        model = Model(self.model.source, self.model.encoding, Notes(watch=watch))
-        neighbors = model.neighbors(np.array([row]), layer=self.layer_name, metric=metric, top=TOP)
-        return neighbors.ids, neighbors.scores
+        model = Opened(self.model.source, self.model.encoding, Notes(watch=watch))
+        found = neighbors(model, np.array([row]), layer=self.layer_name, metric=metric, top=TOP)
+        return found.ids, found.scores
 
     def row_of(self, text: str) -> int:
         """Return the ID of the row that a text names, by its ID or its token.
