@@ -128,16 +128,14 @@ def _token_text(token: bytes, place: int, available: int, background: Background
 def _totals(result: Tokenizers) -> Iterator[Text]:
     facts = [
         counted(sum(map(len, result.texts)), "character"),
-        counted(int(result.bases[-1]) - len(result.texts), "byte"),
+        counted(result.bytes, "byte"),
     ]
     for encoding, count in zip(result.encodings, result.counts, strict=True):
         facts.append(f"{encoding.name}: {counted(count, 'token')}")
     yield safe_text(", ".join(facts))
 
-    if result.different:
-        same = counted(result.same, "token")
-        yield safe_text(f"{same} in common, {counted(result.different, 'place')} cut differently")
-    elif len(result.encodings) > 1:
+    cuts = {tuple(tokens) for tokens in result.tokens}
+    if len(result.encodings) > 1 and len(cuts) == 1:
         distinct = {tokens.ids.tobytes() for tokens in result.tokens}
         ids = ", with different IDs" if len(distinct) > 1 else ""
         yield safe_text(f"All cut it the same way{ids}")
