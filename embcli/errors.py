@@ -204,6 +204,16 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     raise InputError(unknown, hint)
 
 
+def check_choices(
+    parameter: str, chosen: str | tuple[str, ...], names: Iterable[str]
+) -> tuple[str, ...]:
+    """Return one name, or several, as a tuple; raise InputError for one not to choose from."""
+    choices = (chosen,) if isinstance(chosen, str) else chosen
+    for name in choices:
+        check_choice(parameter, name, names)
+    return choices
+
+
 _NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from embcli.errors import check_choice, check_number, refuse_too_large
+from embcli.errors import check_choices, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
 from embcli.layer import shape_of
 from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
@@ -113,7 +113,10 @@ def compare(
     source = model.source
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes, has_added=not no_added)
-    shown = None if show is None else _chosen_steps(show)
+    if show is not None:
+        show = check_choices("show", show, (*STEPS, *OUTPUTS, "cost", "all"))
+        if "all" in show:
+            show = (*STEPS, "cost")
     if learning_rate is not None:
         check_number("learning_rate", learning_rate, 0)
     shape = shape_of(source, "token")
@@ -142,15 +145,7 @@ def compare(
         **vars(compared),
         tokens=tokens,
         run=run_of(tokens.encoding, sequences=tokens.sequences, seed=seed, **build, **origin),
-        show=shown,
+        show=show,
         draw=draw,
         notes=notes,
     )
-
-
-def _chosen_steps(show: Names | str) -> Names:
-    """Return the steps and outputs to show; raise InputError for an unknown one."""
-    names = (show,) if isinstance(show, str) else show
-    for name in names:
-        check_choice("show", name, (*STEPS, *OUTPUTS, "cost", "all"))
-    return (*STEPS, "cost") if "all" in names else names

@@ -48,7 +48,7 @@ from embcli.verbs.compare.pair import Gradient, Pair, Verdict
 from embcli.wording import counted, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
-_FEW = 8  # rows of a weight, and tokens of a drawing
+_FEW = 8  # rows of a weight, tokens of a drawing, and IDs in one line
 
 
 def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -107,7 +107,9 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
         match step:
             case "ids":
                 yield title(f"{place}The token IDs, (T,) = ({length:,},)")
-                yield _ids(comparison)
+                tokens = comparison.tokens
+                ids = first_rows(tokens.ids, tokens.encoding, _FEW, "  ")
+                yield safe_text(ids or "none")
             case "one-hot":
                 yield title(f"{place}The one-hot matrix, (T, V) = ({length:,}, {size:,})")
                 yield from _one_hot(comparison, width, most_rows)
@@ -148,12 +150,6 @@ def _chosen_steps(comparison: Comparison) -> list[ComparisonStep]:
     if comparison.draw or comparison.gradient is not None:
         return []
     return ["ids", "outputs"]
-
-
-def _ids(comparison: Comparison) -> Text:
-    most_ids = 8  # IDs in one line
-    tokens = comparison.tokens
-    return safe_text(first_rows(tokens.ids, tokens.encoding, most_ids, "  ") or "none")
 
 
 def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult:

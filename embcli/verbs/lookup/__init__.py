@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from embcli.errors import Notes, check_choice
+from embcli.errors import Notes, check_choice, check_choices
 from embcli.layer import Layers, shape_of
 from embcli.names import MATRICES, MatrixName
 from embcli.numerics.steps import Term, apply
@@ -209,7 +209,9 @@ def lookup(
         tokens = tokens.window(context_length)
     if position is not None:
         position = _joined_kind(position)
-    chosen_matrices = () if show is None else _chosen_matrices(show)
+    chosen_matrices = check_choices("show", show or (), (*MATRICES, "all"))
+    if "all" in chosen_matrices:
+        chosen_matrices = ()
     asked = chosen_matrices
     if draw and not asked:
         asked = ("token",)
@@ -260,18 +262,6 @@ def _joined_kind(name: str) -> JoinedKind:
     if kind not in JOINED_KINDS:
         check_choice("position", name, JOINED_KINDS, hint)
     return kind
-
-
-def _chosen_matrices(
-    show: tuple[MatrixName, ...] | MatrixName | Literal["all"],
-) -> Names:
-    """Return the matrices that the user names; empty for all. Raises InputError for other names."""
-    chosen: Names = (show,) if isinstance(show, str) else show
-    if "all" in chosen:
-        return ()
-    for name in chosen:
-        check_choice("show", name, MATRICES)
-    return chosen
 
 
 def _remark_differences(recipe: Recipe, dtype: str, notes: Notes) -> None:
