@@ -587,16 +587,16 @@ def diff(
     """
     options = {"encoding": encoding, "tensor": tensor}
     words = None if text is None else read_text(text, "--file", "embcli diff")
-    if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
-        return _diff_of_vocabularies((base, tuned), options, top, words)
     notes = PrintedNotes()  # are those of both models
-    base_model = opened(options, base, notes)
-    tuned_model = opened(options, tuned, notes)
     from embcli.verbs import diff as verb
 
+    if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
+        base_tokens = _vocabulary(base, options, notes)
+        tuned_tokens = _vocabulary(tuned, options, notes)
+        return verb.compare_tokens(base_tokens, tuned_tokens, top, notes, words)
     return verb.diff(
-        base_model,
-        tuned_model,
+        opened(options, base, notes),
+        opened(options, tuned, notes),
         layer=layer,
         tokens=tokens,
         atol=atol,
@@ -612,22 +612,14 @@ def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
     return is_tokenizer(name) or (compares_tokens and name in names.ENCODINGS)
 
 
-def _diff_of_vocabularies(
-    paths: tuple[str, str], options: Options, top: int, text: str | None
-) -> Any:
-    """Compare the tokens of two tokenizers, of which one can be that of a model."""
+def _vocabulary(path: str, options: Options, notes: PrintedNotes) -> Any:
+    """Return the tokens of a tokenizer's file, or of a model."""
     from embcli import encodings
-    from embcli.verbs.diff import Vocabulary, compare_tokens, vocabulary
+    from embcli.verbs.diff import Vocabulary, vocabulary
 
-    notes = PrintedNotes()
-    found = []
-    for path in paths:
-        if _is_vocabulary(path, compares_tokens=True):
-            found.append(Vocabulary(path, encodings.get(path, notes)))
-        else:
-            found.append(vocabulary(opened(options, path, notes)))
-    base, tuned = found
-    return compare_tokens(base, tuned, top, notes, text)
+    if _is_vocabulary(path, compares_tokens=True):
+        return Vocabulary(path, encodings.get(path, notes))
+    return vocabulary(opened(options, path, notes))
 
 
 @command("Matrices and models")
