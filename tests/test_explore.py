@@ -29,7 +29,6 @@ from embcli.cli.groups import opened
 from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.find import containing
-from embcli.explore.spelling import speller
 from embcli.explore.view import ExplorerScreen
 from tests.explored import held, lines, norms, press, resize, scores, send, settle
 from tests.runners import TIMEOUT, become
@@ -50,7 +49,7 @@ async def walk(
     name = str(path) if path else None
     if model is None:
         model = opened(options, name)
-    app = Explorer(ExploredMatrix(model, speller(name, options)), **begun)
+    app = Explorer(ExploredMatrix(model, name, options), **begun)
     # On a busy machine a walk takes longer than a note stays.
     app.NOTIFICATION_TIMEOUT = 600
     async with app.run_test(size=size) as pilot:
@@ -546,7 +545,8 @@ def test_explore_says_why_it_can_show_no_screen(monkeypatch, without, term, log,
 
 
 def test_a_command_line_is_quoted_for_a_shell():
-    of_file = speller("a b", {"no_cache": True, "seed": 0, "tensor": None})
+    given = {"no_cache": True, "seed": 0, "tensor": None}
+    matrix = ExploredMatrix(embcli.seeded(6, 3), "a b", given)
     options = "--no-cache --seed 0"
-    assert of_file("weights", "--rows", "1") == f"embcli weights 'a b' {options} --rows 1"
-    assert of_file("neighbors") == f"embcli neighbors --from 'a b' {options}"
+    assert matrix.spell("weights", "--rows", "1") == f"embcli weights 'a b' {options} --rows 1"
+    assert matrix.spell("neighbors") == f"embcli neighbors --from 'a b' {options}"

@@ -13,7 +13,6 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.errors import InputError
 from embcli.explore.explored import ExploredMatrix
-from embcli.explore.spelling import speller
 from embcli.names import Metric
 
 ROWS = 40
@@ -115,9 +114,8 @@ def test_a_model_without_a_head_is_refused(in_process, snapshot):
 
 def test_the_full_screen_of_a_head_names_it_in_its_commands():
     options = {"layer": "head"}
-    matrix = ExploredMatrix(
-        embcli.open("own.safetensors"), speller("own.safetensors", options), "head"
-    )
+    name = "own.safetensors"
+    matrix = ExploredMatrix(embcli.open(name), name, options, "head")
     wanted, _ = matrix.nearest(7, "cosine", embcli.errors.unwatched)
 
     np.testing.assert_array_equal(matrix.row(8), vectors(2)[8])
@@ -125,4 +123,4 @@ def test_the_full_screen_of_a_head_names_it_in_its_commands():
     assert wanted.tolist() == nearest.ids.tolist()
     assert matrix.spell("weights") == "embcli weights own.safetensors --layer head"
     with pytest.raises(InputError):
-        ExploredMatrix(embcli.open("encoder"), speller(None, {}), "head")
+        ExploredMatrix(embcli.open("encoder"), None, {}, "head")

@@ -23,7 +23,6 @@ import safetensors.numpy
 import embcli.__main__
 from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
-from embcli.explore.spelling import speller
 from tests.explored import settle
 from tests.runners import TIMEOUT, InProcess
 
@@ -136,7 +135,7 @@ async def test_the_picture_of_explore_says_what_its_screen_says(snapshot, monkey
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     picture = picture_of_the_readme("explore")
-    source = ExploredMatrix(embcli.seeded(), speller(None, {}))
+    source = ExploredMatrix(embcli.seeded(), None, {})
 
     async with Explorer(source, source.row_of(" effort")).run_test(size=(96, 26)) as pilot:
         await pilot.press("enter")

@@ -44,7 +44,6 @@ def walk(
     except ImportError as error:
         raise OutputError(missing_extra("explore", "explore", error)) from None
     from embcli.explore.explored import ExploredMatrix
-    from embcli.explore.spelling import speller
 
     row = row and decoded(row, "--row")
     text = text and decoded(text, "--text")
@@ -54,7 +53,7 @@ def walk(
         raise InputError("these rows have no tokens: --encoding names an encoding")
     if layer != "token":
         model_options["layer"] = layer
-    matrix = ExploredMatrix(found, speller(path, model_options), layer)
+    matrix = ExploredMatrix(found, path, model_options, layer)
     first_row = 0 if row is None else matrix.row_of(row)
     explorer = app.Explorer(matrix, first_row, text)
     status = app.run(explorer)

@@ -1,4 +1,4 @@
-"""What the screens read of a model: rows, tokens, norms, and neighbours.
+"""What the screens read of a model: rows, tokens, norms, and neighbours; and its command lines.
 
 All screens share one ExploredMatrix. It knows nothing of a terminal; the passes over the whole
 matrix that it starts are run in a thread by `view`.
@@ -6,8 +6,8 @@ matrix that it starts are run in a thread by `view`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+import shlex
+from typing import Any
 
 import numpy as np
 from rich.text import Text
@@ -25,21 +25,24 @@ from embcli.verbs.neighbors import neighbors
 TOP = 50  # the most neighbours, or words, in a list
 
 
-# Writes the command line of a verb: `spell(verb, *words, text=None)`.
-Spell: TypeAlias = Callable[..., str]
-
-
 class ExploredMatrix:
     """The token matrix of a model or its output head, with its rows by ID or norm.
 
     It lives as long as the app. The order by norm is None until a pass has found it.
     """
 
-    def __init__(self, model: Opened, spell: Spell, layer: TokenLayer = "token") -> None:
+    def __init__(
+        self,
+        model: Opened,
+        path: str | None,
+        options: dict[str, Any],
+        layer: TokenLayer = "token",
+    ) -> None:
         self.size, self.dim = shape_of(model.source, layer)
         layers = model.source.open({layer: None})
         self.model = model
-        self.spell = spell
+        self.path = path  # of the model; None for a seeded one
+        self.options = options  # of commands for this matrix, by their names
         self.layer_name = layer
         self.layer = layers[layer]
         origin = layers.origin
@@ -79,6 +82,19 @@ class ExploredMatrix:
         model = Opened(self.model.source, self.model.encoding, Notes(watch=watch))
         found = neighbors(model, np.array([row]), layer=self.layer_name, metric=metric, top=TOP)
         return found.ids, found.scores
+
+    def spell(self, verb: str, *words: str) -> str:
+        """Return the command line of a verb for this matrix."""
+        line = ["embcli", verb]
+        if self.path is not None:
+            line += [self.path] if verb == "weights" else ["--from", self.path]
+        for name, value in self.options.items():
+            flag = f"--{name.replace('_', '-')}"
+            if value is True:
+                line.append(flag)
+            elif value is not None and value is not False:
+                line += [flag, str(value)]
+        return shlex.join([*line, *words])
 
     def row_of(self, text: str) -> int:
         """Return the ID of the row that a text names, by its ID or its token.

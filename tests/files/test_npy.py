@@ -206,7 +206,7 @@ def test_no_row_of_a_large_compressed_array_is_shown_before_its_checksum_was_com
 
 def test_what_reads_a_large_compressed_array_again_and_again_is_refused(streamed):
     with pytest.raises(InputError, match=r"this array is compressed: 'm\.npz'"):
-        ExploredMatrix(embcli.open("m.npz"), str)
+        ExploredMatrix(embcli.open("m.npz"), "m.npz", {})
     np.savez_compressed("m.npz", weight=np.asfortranarray(streamed))
     assert "stored by columns (Fortran order)" in refusal("m.npz", "weight")
     np.savez("m.npz", weight=np.asfortranarray(streamed))
