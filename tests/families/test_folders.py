@@ -213,7 +213,7 @@ def test_no_configuration_leads_out_of_its_folder(way, has_tokenizer, tmp_path):
     settings = json_of(LEADING_OUT[way]).decode().replace("{outside}", str(outside(tmp_path)))
     (place / "tokenizer_config.json").write_text(settings)
     if has_tokenizer:
-        (place / "tokenizer.json").write_bytes(FOLDERS["gemma"].files()["tokenizer.json"])
+        (place / "tokenizer.json").write_bytes(FOLDERS["gemma"].made_files()["tokenizer.json"])
     else:
         assert CANARY in opened(place).get_vocab()
 
