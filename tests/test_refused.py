@@ -169,9 +169,10 @@ def test_it_is_refused_before_any_work_and_nothing_is_kept(in_process, words, te
 
 RUN_ALL = """
 import json, sys
-from embcli.__main__ import main
-for sys.argv[1:] in json.loads(sys.argv[1]):
-    main()
+*sys.path, runs = json.loads(sys.argv[1])
+from tests.runners import InProcess
+for words in runs:
+    InProcess()(*words)
 print("torch" in sys.modules)
 """
 
@@ -181,7 +182,7 @@ def test_torch_is_not_loaded_for_any_of_these():
     lines = command_lines("errors.txt")
     lines.remove("tokenize --file /dev/zero")  # It reads a gigabyte.
     runs = [words for words, _ in UNPRINTABLE.values()] + [shlex.split(line) for line in lines]
-    command = [sys.executable, "-c", RUN_ALL, json.dumps(runs)]
+    command = [sys.executable, "-c", RUN_ALL, json.dumps([*sys.path, runs])]
     ran = subprocess.run(command, input=b"", capture_output=True, timeout=TIMEOUT, check=True)
 
     assert ran.stdout == b"False\n"
