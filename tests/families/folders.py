@@ -34,6 +34,7 @@ from tokenizers import (
 )
 
 from tests.cases import data
+from tests.files.made import numbered
 
 Files = dict[str, bytes]  # the content of each file, by its name
 
@@ -116,7 +117,7 @@ def word_pieces(*special: str) -> Tokenizer:
             counts.update(f"##{word[-3:]}" for word in words if len(word) > 4)
     tokens = [*special, *sorted(token for token, count in counts.items() if count > 1)]
 
-    made = Tokenizer(models.WordPiece(ids_of(tokens), unk_token="[UNK]"))
+    made = Tokenizer(models.WordPiece(numbered(tokens), unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
     made.pre_tokenizer = splitter
     made.decoder = decoders.WordPiece()
@@ -172,10 +173,6 @@ def lines_of(words: list[str]) -> bytes:
     return "".join(f"{word}\n" for word in words).encode()
 
 
-def ids_of(words: list[str]) -> dict[str, int]:
-    return {word: token_id for token_id, word in enumerate(words)}
-
-
 def words_of(tokenizer: Tokenizer) -> list[str]:
     """Return the tokens in the order of their IDs."""
     vocabulary = tokenizer.get_vocab()
@@ -188,7 +185,7 @@ def pair_files(*special: str) -> Files:
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     lines = [" ".join(merge) for merge in merges]
     return {
-        "vocab.json": json_of(ids_of(words_of(tokenizer))),
+        "vocab.json": json_of(numbered(words_of(tokenizer))),
         "merges.txt": lines_of(["#version: 0.2", *lines]),
     }
 
@@ -347,13 +344,13 @@ def marian_files() -> Files:
     model = SOME_PIECES()
     pieces = [piece for piece in pieces_of(model) if piece not in ("<s>", "</s>", "<unk>")]
     words = ["</s>", "<unk>", *pieces[20:], ">>ko<<", "<pad>"]
-    return {"source.spm": model, "target.spm": model, "vocab.json": json_of(ids_of(words))}
+    return {"source.spm": model, "target.spm": model, "vocab.json": json_of(numbered(words))}
 
 
 def m2m_files() -> Files:
     model = SOME_PIECES()
     words = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(model)[3:]]
-    return {"sentencepiece.bpe.model": model, "vocab.json": json_of(ids_of(words))}
+    return {"sentencepiece.bpe.model": model, "vocab.json": json_of(numbered(words))}
 
 
 def word_end_files(*special: str, of_bytes: bool = False) -> Files:
@@ -382,7 +379,7 @@ def word_end_files(*special: str, of_bytes: bool = False) -> Files:
     distinct_tokens = list(dict.fromkeys(tokens))
     distinct_merges = dict.fromkeys(merges)
     return {
-        "vocab.json": json_of(ids_of(distinct_tokens)),
+        "vocab.json": json_of(numbered(distinct_tokens)),
         "merges.txt": lines_of(["#version: 0.2", *distinct_merges]),
     }
 
@@ -400,7 +397,7 @@ def at_sign_files() -> Files:
             words.append(token.removesuffix("</w>"))
         else:
             words.append(f"{token}@@")
-    return {"vocab.json": json_of(ids_of(words)), "merges.txt": files["merges.txt"]}
+    return {"vocab.json": json_of(numbered(words)), "merges.txt": files["merges.txt"]}
 
 
 def character_files(*special: str) -> Files:
@@ -410,7 +407,7 @@ def character_files(*special: str) -> Files:
 
 def speech_files() -> Files:
     words = ["<pad>", "<s>", "</s>", "<unk>", "|", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'ÄÖÜ한국어"]
-    return {"vocab.json": json_of(ids_of(words))}
+    return {"vocab.json": json_of(numbered(words))}
 
 
 # --- folders --------------------------------------------------------------------------------------
