@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import embcli
 from embcli.errors import InputError
+from tests.files.made import numbered
 from tests.runners import InProcess
 
 WORDS = ["<s>", "</s>", "<tool_call>", "every", "effort", "[UNK]"]
@@ -20,7 +21,7 @@ WORDS = ["<s>", "</s>", "<tool_call>", "every", "effort", "[UNK]"]
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tokenizer:
     """Save a model in the working folder, whose tokenizer puts <s> and </s> around a text."""
-    ids = {word: token_id for token_id, word in enumerate(WORDS)}
+    ids = numbered(WORDS)
     made = Tokenizer(models.WordLevel(ids, "[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.add_special_tokens(WORDS[:3])

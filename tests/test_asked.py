@@ -22,7 +22,7 @@ from embcli.encodings.encoding import UnknownTokenizerError
 from embcli.errors import InputError
 from tests import recorded
 from tests.cases import cases
-from tests.files.made import save_words
+from tests.files.made import numbered, save_words
 from tests.oracles import normal
 from tests.recorded import ANSWERS, Recorded, write_folder
 from tests.test_dialects import PAIR_MODEL, SCORED, opened, sentencepiece
@@ -57,7 +57,7 @@ def refusal(path: str) -> InputError:
 def test_a_folder_splits_texts_as_the_answer_says(path):
     write_folder("bert")
     encoding, notes = opened(path)
-    ids = {word: place for place, word in enumerate(Path("bert/vocab.txt").read_text().split())}
+    ids = numbered(Path("bert/vocab.txt").read_text().split())
     oracle = BertWordPieceTokenizer(ids, lowercase=False)
 
     for text in ("The cats", "the [SEP] Cat", "", "cat\n\nthe"):

@@ -21,7 +21,7 @@ from embcli.verbs.audit import Audit, MatrixAudit, unused
 from embcli.verbs.audit.measure import separation_of
 from tests import transcripts
 from tests.cases import cases
-from tests.files.made import save_words
+from tests.files.made import numbered, save_words
 from tests.transcripts import document_of, on_a_small_screen, session
 
 USED = 200
@@ -399,7 +399,7 @@ def test_a_page_says_what_an_unusual_config_or_matrix_changes(in_process, snapsh
 def test_the_group_of_unused_rows_that_stands_out_tells_candidates(are_trained):
     """Bytes that are invalid in UTF-8 are such a group, and padding the other."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    ids = {letter: place for place, letter in enumerate(alphabet)}
+    ids = numbered(alphabet)
     tokenizer = Tokenizer(models.BPE(ids, []))
     tokenizer.decoder = decoders.ByteLevel()
     Path("m").mkdir()

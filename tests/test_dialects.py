@@ -23,6 +23,7 @@ from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError, Notes
 from embcli.hub.local import OF_TOKENIZER, TOKENIZERS
 from tests.cases import cases
+from tests.files.made import numbered
 from tests.test_vocabularies import (
     BYTE,
     BYTE_TOKENS,
@@ -152,7 +153,7 @@ def opened(path: str | Path) -> tuple[encodings.Encoding, list[str]]:
     ("name", "merges"), [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")]
 )
 def test_the_two_files_of_gpt2_are_one_encoding(tmp_path, name, merges):
-    ids = {word: place for place, word in enumerate([*WORDS, "</s>"])}
+    ids = numbered([*WORDS, "</s>"])
     path = tmp_path / name
     path.write_text(json.dumps(ids))
     path.with_name(merges).write_text("\n".join(["#version: 0.2", *MERGES, ""]))
@@ -183,7 +184,7 @@ def test_a_lone_list_of_tokens_is_berts_in_lower_case(tmp_path):
     words = listed.split()
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     encoding, notes = opened(f"{tmp_path}/vocab.txt")
-    ids = {word: place for place, word in enumerate(words)}
+    ids = numbered(words)
     oracle = BertWordPieceTokenizer(ids, lowercase=True)
 
     for text in TEXTS:

@@ -251,8 +251,9 @@ def test_tokenizers_differ_by_the_properties_of_an_added_token(in_process, saved
 @pytest.mark.parametrize("name", MADE)
 def test_a_tokenizer_that_is_saved_again_has_the_same_rules(in_process, saved, name):
     Tokenizer.from_file(str(saved(name))).save("tokenizer.json", pretty=False)
-    assert rules_of(in_process, saved(name), "tokenizer.json") == {}
-    assert in_process("diff", str(saved(name)), "tokenizer.json").status == 0
+    ran = in_process("diff", str(saved(name)), "tokenizer.json", "-f", "json")
+    assert json.loads(ran.out)["diff"]["rules"] == {}
+    assert ran.status == 0
 
 
 def test_what_a_file_leaves_out_is_what_it_writes_by_default(in_process, saved):

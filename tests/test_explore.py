@@ -284,18 +284,19 @@ async def test_keys_at_random_end_nothing():
             assert app.is_running
 
 
-async def test_rows_beyond_many_screens_take_the_place_of_the_last_one():
-    async with walk() as (app, pilot):
+async def test_rows_beyond_many_screens_take_the_place_of_the_last_one(monkeypatch):
+    monkeypatch.setattr("embcli.explore.app._MOST_SCREENS", 4)  # are 20
+    async with walk(size=(40, 8)) as (app, pilot):
         await press(pilot, "enter")
-        for row in range(30):
-            await press(pilot, "colon", *str(row), "enter")
+        for row in range(6):
+            await press(pilot, "colon", str(row), "enter")
             assert app.screen.row == row
-        assert len(app.screen_stack) == 20
+        assert len(app.screen_stack) == 4
         await app.open_row(3)
         app.pop_screen()  # before it is drawn
         await settle(pilot)
         await press(pilot, "colon", "4", "enter")
-        await press(pilot, *["escape"] * 19)
+        await press(pilot, *["escape"] * 3)
         assert len(app.screen_stack) == 1
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 import embcli
 from embcli.verbs.audit import Audit
 from tests.cases import cases
-from tests.files.made import PLAIN, closed, save_words
+from tests.files.made import PLAIN, closed, numbered, save_words
 from tests.oracles import normal
 from tests.transcripts import document_of
 
@@ -380,7 +380,7 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
     letters = ["a", "b", "c", "ab", "abc", "abcab"]
     merges = [("a", "b"), ("ab", "c"), ("abc", "ab")]
     for count in (3, 2, 1, 0):
-        vocab = {token: token_id for token_id, token in enumerate([*NAMES, *letters])}
+        vocab = numbered([*NAMES, *letters])
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges[:count]))
         tokenizer.add_special_tokens(NAMES)
         tokenizer.save("m/tokenizer.json")
@@ -392,7 +392,7 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
 @cases
 def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_finding(change, text):
     letters = [chr(ord("!") + place) for place in range(TOKENS - len(NAMES))]
-    vocab = {token: token_id for token_id, token in enumerate([*NAMES, *letters])}
+    vocab = numbered([*NAMES, *letters])
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
     tokenizer.add_special_tokens(NAMES)
     described = json.loads(tokenizer.to_str())

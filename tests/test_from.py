@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, processors
 
 from tests import transcripts
 from tests.cases import cases
-from tests.files.made import PLAIN
+from tests.files.made import PLAIN, numbered
 from tests.oracles import assert_same_bits
 from tests.transcripts import document_of, refused, session
 
@@ -92,7 +92,7 @@ def test_another_tensor_has_its_own_title_and_tokens_only_if_it_has_a_row_for_ea
 ):
     Path("words").mkdir()
     tokens = ["[UNK]", "every", "effort", "moves", "you"]
-    ids = {token: place for place, token in enumerate(tokens)}
+    ids = numbered(tokens)
     Tokenizer(models.WordPiece(ids, unk_token="[UNK]")).save("words/tokenizer.json")
     tensors = {
         "wte.weight": torch.arange(10.0).reshape(5, 2),

@@ -36,6 +36,7 @@ from embcli.errors import InputError
 from embcli.text import Sequences, encode_sequences
 from embcli.verbs.tokenize import Tokenization
 from tests.cases import cases
+from tests.files.made import numbered
 from tests.readers import from_ndjson
 from tests.test_encodings import TEXTS
 
@@ -104,7 +105,7 @@ def byte_fallback() -> Tokenizer:
     words = ["<unk>", *EVERY_BYTE, *"▁abmoé", "▁a", "▁ab", "mo", "mom"]
     merges = [("▁", "a"), ("▁a", "b"), ("m", "o"), ("mo", "m")]
     made = Tokenizer(
-        models.BPE(ids_of(words), merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+        models.BPE(numbered(words), merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
     )
     like = pieces()
     made.normalizer = like.normalizer
@@ -133,10 +134,6 @@ def suffixed() -> Tokenizer:
     )
     made.train_from_iterator(SENTENCES, trainer)
     return made
-
-
-def ids_of(words: list[str]) -> dict[str, int]:
-    return {word: token_id for token_id, word in enumerate(words)}
 
 
 @cache
@@ -454,7 +451,7 @@ def test_a_file_longer_than_any_is_not_read(tmp_path):
 def word_model(folder: Path, words: list[str], rows: np.ndarray) -> str:
     """Make a model with a tokenizer of whole words and parts in a folder, and return the folder."""
     folder.mkdir()
-    tokenizer = Tokenizer(models.WordPiece(ids_of(words), unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordPiece(numbered(words), unk_token="[UNK]"))
     tokenizer.save(str(folder / "tokenizer.json"))
     save_file({"word_embeddings.weight": rows}, folder / "model.safetensors")
     return str(folder)

@@ -23,6 +23,7 @@ from embcli.formats import ALIASES, FORMATS, formats_for
 from embcli.positions import KINDS
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
+from tests.cases import cases
 from tests.runners import TIMEOUT
 from tests.transcripts import answered, command_lines, document_of, refused
 
@@ -135,19 +136,7 @@ def test_help_is_shown_whatever_words_are_beside_it(in_process):
     assert "Usage: embcli weights" in in_process.ok("weights", "6", "3", "--help").text
 
 
-@pytest.mark.parametrize(
-    ("line", "hint"),
-    [
-        ("weights cat", "--rows takes IDs and tokens"),
-        ("positions rotary Every", "--ids takes its ID"),
-        ("positions Learned sinusoidal", "one kind: embcli positions sinusoidal"),
-        ("positions learned rope", "one kind: embcli positions rope"),
-        ("audit cat", "hf download cat"),
-        ("positions 4", "--rows 4 picks a position"),
-        ("weights org/cat", "nor in Ollama's"),
-        ("weights cat.npy", "not found as a file"),
-    ],
-)
+@cases
 def test_a_token_in_place_of_a_model_has_a_hint_of_its_own(in_process, line, hint):
     *_, last_line = in_process.refused(*line.split()).splitlines()
     assert hint in last_line
@@ -169,9 +158,10 @@ def test_it_is_refused_before_any_work_and_nothing_is_kept(in_process, words, te
 
 RUN_ALL = """
 import json, sys
-from embcli.__main__ import main
-for sys.argv[1:] in json.loads(sys.argv[1]):
-    main()
+*sys.path, runs = json.loads(sys.argv[1])
+from tests.runners import InProcess
+for words in runs:
+    InProcess()(*words)
 print("torch" in sys.modules)
 """
 
@@ -181,7 +171,7 @@ def test_torch_is_not_loaded_for_any_of_these():
     lines = command_lines("errors.txt")
     lines.remove("tokenize --file /dev/zero")  # It reads a gigabyte.
     runs = [words for words, _ in UNPRINTABLE.values()] + [shlex.split(line) for line in lines]
-    command = [sys.executable, "-c", RUN_ALL, json.dumps(runs)]
+    command = [sys.executable, "-c", RUN_ALL, json.dumps([*sys.path, runs])]
     ran = subprocess.run(command, input=b"", capture_output=True, timeout=TIMEOUT, check=True)
 
     assert ran.stdout == b"False\n"
@@ -291,14 +281,7 @@ def surrogate_model(tmp_path: Path) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its file names are bytes")
-@pytest.mark.parametrize(
-    ("verb", "kind"),
-    [
-        ("info --from MODEL", "list"),
-        ("lookup --ids 1,2 --from MODEL", "embeddings"),
-        ("diff MODEL MODEL", "ranking"),
-    ],
-)
+@cases
 def test_lone_surrogates_are_escaped_in_all_formats(
     in_process, tmp_path, surrogate_model, verb, kind
 ):

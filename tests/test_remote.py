@@ -22,7 +22,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from embcli.files.safetensors import header
 from tests.cases import data
-from tests.files.made import PLAIN, closed
+from tests.files.made import PLAIN, closed, numbered
 from tests.hub import TOKEN, Answer, Child, Fault, Hub
 from tests.transcripts import answered
 
@@ -45,7 +45,7 @@ def bfloat16(rows: int = ROWS) -> np.ndarray:
 
 
 def tokenizer(folder: Path, count: int = ROWS) -> None:
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS[:count])}, "w0"))
+    words = Tokenizer(models.WordLevel(numbered(WORDS[:count]), "w0"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(PLAIN))

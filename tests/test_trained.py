@@ -15,6 +15,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 
 import embcli
 from embcli.verbs.audit import Audit
+from tests import transcripts
+from tests.files.made import numbered
 from tests.oracles import normal
 
 WORDS = 200
@@ -24,9 +26,7 @@ NAMES = ["w1w2", "w3w4", "w5w6", "w7w8"]
 CONFIG = {"model_type": "llama", "initializer_range": 0.02}
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+_in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
 
 def trained(rows: int = WORDS, dim: int = DIM) -> np.ndarray:
@@ -108,7 +108,7 @@ def test_rows_as_long_as_a_model_draws_them_are_told_by_other_lengths(others, le
 
 def test_the_mean_of_the_pieces_of_a_name_is_a_remark():
     words = [*"abcdefgh", *(f"w{number}" for number in range(WORDS - 8))]
-    tokenizer = Tokenizer(models.BPE({word: place for place, word in enumerate(words)}, []))
+    tokenizer = Tokenizer(models.BPE(numbered(words), []))
     tokenizer.add_special_tokens(["ab", "cd", "ef", "gh"])
     old = trained()
     new = [old[place : place + 2].mean(axis=0) for place in range(0, 8, 2)]
@@ -194,7 +194,7 @@ def test_a_zero_row_of_learned_positions_is_an_alarm():
 @pytest.mark.parametrize(("has_bytes", "level"), [(True, "remark"), (False, "alarm")])
 def test_a_zero_row_of_the_unknown_token_may_be_there_if_bytes_spell_all(has_bytes, level):
     names = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256 * has_bytes)), *"abc"]
-    vocabulary = {name: place for place, name in enumerate(names)}
+    vocabulary = numbered(names)
     model = models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=has_bytes)
     tokenizer = Tokenizer(model)
     tokenizer.decoder = decoders.ByteFallback()

@@ -29,7 +29,7 @@ from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.verbs.audit.measure import unused
 from tests.cases import cases
-from tests.files.made import closed
+from tests.files.made import closed, numbered
 
 # The types of tokens in a GGUF.
 NORMAL = 1
@@ -187,7 +187,7 @@ GPT2 = {"kinds": KINDS, "merges": MERGES, "pre": "gpt-2"}
 
 def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
     """Return the vocabulary as a tokenizer of bytes that cuts as GPT-2 does, or by a pattern."""
-    ids = {word: place for place, word in enumerate(WORDS)}
+    ids = numbered(WORDS)
     tokenizer = Tokenizer(models.BPE(ids, PAIRS, ignore_merges=ignore_merges))
     steps = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)]
     if pattern:
@@ -418,7 +418,7 @@ def test_words_are_the_longest_pieces_as_tokenizers_finds_them(tmp_path):
     )
 
     words = [*special, *first, *(f"##{word}" for word in following)]
-    ids = {word: place for place, word in enumerate(words)}
+    ids = numbered(words)
     oracle = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     oracle.normalizer = normalizers.BertNormalizer()
     oracle.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

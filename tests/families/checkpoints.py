@@ -10,57 +10,25 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
+from tests.cases import data
 from tests.families.models import MODELS, SMALL
 
 Tensors = dict[str, torch.Tensor]
 
+_DATA = data(__name__)
+
 # --- configurations of tiny models ----------------------------------------------------------------
 
 # Sizes that models of experts, of states and of images have besides those of SMALL.
-_SIZES = SMALL | {
-    "num_experts_per_tok": 2,
-    "n_routed_experts": 4,
-    "n_group": 1,
-    "topk_group": 1,
-    "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16,
-    "q_lora_rank": 8,
-    "kv_lora_rank": 8,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 8,
-    "v_head_dim": 8,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "laurel_rank": 4,
-    "num_kv_shared_layers": 0,
-    "hidden_size_per_layer_input": 8,
-    "vocab_size_per_layer_input": 96,
-    "projection_dim": 16,
-    "num_query_tokens": 4,
-    "lora_rank": 4,
-}
-_IMAGE_SIZES = _SIZES | {
-    "num_hidden_layers": 1,
-    "intermediate_size": 16,
-    "image_size": 16,
-    "patch_size": 8,
-    "temporal_patch_size": 1,
-    "spatial_merge_size": 1,
-    "depth": 1,
-    "embed_dim": 16,
-    "out_hidden_size": 16,
-    "vision_output_dim": 48,
-    "attention_heads": 2,
-}
+_SIZES = SMALL | _DATA["sizes"]
+_IMAGE_SIZES = _SIZES | _DATA["image_sizes"]
 # Lists that have one kind for each of the two layers.
 _LISTS = ("layer_types", "mlp_layer_types")
 
@@ -105,12 +73,7 @@ def model_of(name: str) -> Any:
 
 # --- healthy ones ---------------------------------------------------------------------------------
 
-_RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "Llama, tied": ("LlamaForCausalLM", {"tie_word_embeddings": True}),
-    "GPT-2, untied": ("GPT2LMHeadModel", {"tie_word_embeddings": False}),
-    "DeepSeek V3": ("DeepseekV3ForCausalLM", {"first_k_dense_replace": 1}),
-    "Mixtral": ("MixtralForCausalLM", {"num_local_experts": 4}),
-}
+_RECIPES: dict[str, tuple[str, dict[str, Any]]] = _DATA["recipes"]
 
 _DECODERS = """
 GPT2LMHeadModel GPTJForCausalLM GPTNeoXForCausalLM LlamaForCausalLM GemmaForCausalLM
@@ -199,6 +162,69 @@ class Files:
     def shard_of(self, name: str) -> Tensors:
         return next(shard for shard in self.shards if name in shard)
 
+    # The changes that cases name.
+
+    def set(self, settings: dict[str, Any]) -> None:
+        self.config |= settings
+
+    def unset(self, key: str) -> None:
+        del self.config[key]
+
+    def keep_only(self, *parts: str) -> None:
+        self.keep(lambda name: any(part in name for part in parts))
+
+    def add_prefix(self, prefix: str) -> None:
+        self.tensors = {prefix + name: rows for name, rows in self.tensors.items()}
+
+    def cut_prefix(self, prefix: str) -> None:
+        self.tensors = {name.removeprefix(prefix): rows for name, rows in self.tensors.items()}
+
+    def shorten(self, name: str) -> None:
+        """Leave out the last row of a tensor."""
+        self.tensors[name] = self.tensors[name][:-1].clone()
+
+    def convert(self, dtype: str) -> None:
+        to = getattr(torch, dtype)
+        self.tensors = {name: rows.to(to) for name, rows in self.tensors.items()}
+        self.config["dtype"] = dtype
+
+    def copy_head(self, token: str) -> None:
+        self.tensors["lm_head.weight"] = self.tensors[token].clone()
+
+    def add_other_head(self, token: str) -> None:
+        self.tensors["lm_head.weight"] = self.tensors[token].flip(0).clone()
+
+    def add(self, *names: str) -> None:
+        """Add vectors, which older versions saved."""
+        for name in names:
+            self.tensors[name] = torch.ones(4)
+
+    def rename(self, weights: str) -> None:
+        self.weights = weights
+
+    def add_code(self, name: str) -> None:
+        self.others[name] = "raise SystemExit('this code was run')\n"
+
+    def unname(self, name: str) -> None:
+        """Leave a tensor out of the index."""
+        del self.weight_map[name]
+
+    def lose(self, name: str) -> None:
+        """Leave a tensor out of its shard, but not out of the index."""
+        del self.shard_of(name)[name]
+
+    def swap_shards(self) -> None:
+        """Let the index name the wrong shards."""
+        for name, file in self.weight_map.items():
+            self.weight_map[name] = SHARDS[1 - SHARDS.index(file)]
+
+    def unname_shard(self) -> None:
+        for name in self.shards[1]:
+            self.unname(name)
+
+    def lose_shard(self) -> None:
+        self.shards = self.shards[:1]
+
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for file in (WEIGHTS, "generation_config.json"):
@@ -230,263 +256,29 @@ def add_tokenizer(folder: Path) -> None:
 
 # --- faults ---------------------------------------------------------------------------------------
 
-Change = Callable[[Files], None]
-_TOKEN = "model.embed_tokens.weight"
-_HEAD = "lm_head.weight"
+# Each case names a model as `model_of` takes it, and methods of Files that change it, in order.
+WHOLE = _DATA["whole"]  # transformers loads these files whole, although they look odd
+FAULTY = _DATA["faulty"]  # transformers loads these with random weights, or not at all
+UNASKED = _DATA["unasked"]  # transformers cannot be asked about these, or need not be
+CASES: dict[str, dict[str, Any]] = WHOLE | FAULTY | UNASKED
 
 
-class Case(NamedTuple):
-    """A model whose files are changed."""
-
-    model: str  # as `model_of` takes it
-    change: Change
-    has_tokenizer: bool = False
-
-
-def _prefixed(prefix: str) -> Change:
-    def change(files: Files) -> None:
-        files.tensors = {prefix + name: rows for name, rows in files.tensors.items()}
-
-    return change
-
-
-def _without(*parts: str) -> Change:
-    return lambda files: files.drop(*parts)
-
-
-def _only(*parts: str) -> Change:
-    return lambda files: files.keep(lambda name: any(part in name for part in parts))
-
-
-def _with(**values: Any) -> Change:
-    """Return a change of config.json; a key whose value is ... is left out."""
-
-    def change(files: Files) -> None:
-        files.config |= values
-        for key, value in values.items():
-            if value is ...:
-                del files.config[key]
-
-    return change
-
-
-def _shortened(*names: str) -> Change:
-    def change(files: Files) -> None:
-        for name in names:
-            files.tensors[name] = files.tensors[name][:-1].clone()
-
-    return change
-
-
-def _as_dtype(dtype: torch.dtype) -> Change:
-    def change(files: Files) -> None:
-        files.tensors = {name: rows.to(dtype) for name, rows in files.tensors.items()}
-        files.config["dtype"] = str(dtype).removeprefix("torch.")
-
-    return change
-
-
-def _copied_head(token: str) -> Change:
-    def change(files: Files) -> None:
-        files.tensors[_HEAD] = files.tensors[token].clone()
-
-    return change
-
-
-def _other_head(token: str) -> Change:
-    def change(files: Files) -> None:
-        files.tensors[_HEAD] = files.tensors[token].flip(0).clone()
-
-    return change
-
-
-def _split(files: Files) -> None:
-    files.split()
-
-
-def _unnamed_in_index(files: Files) -> None:
-    files.split()
-    del files.weight_map["lm_head.weight"]
-
-
-def _named_in_index_only(*names: str) -> Change:
-    def change(files: Files) -> None:
-        files.split()
-        for name in names:
-            del files.shard_of(name)[name]
-
-    return change
-
-
-def _wrong_shard_in_index(files: Files) -> None:
-    files.split()
-    for name, file in files.weight_map.items():
-        files.weight_map[name] = SHARDS[1 - SHARDS.index(file)]
-
-
-def _one_shard_in_index(files: Files) -> None:
-    files.split()
-    second = files.shards[1]
-    for name in second:
-        del files.weight_map[name]
-
-
-def _one_shard_in_folder(files: Files) -> None:
-    files.split()
-    files.shards = files.shards[:1]
-
-
-def _both_kinds_of_names(files: Files) -> None:
-    files.tensors = {name.removeprefix("model."): rows for name, rows in files.tensors.items()}
-
-
-def _old_buffers(files: Files) -> None:
-    files.tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
-    files.tensors["model.rotary_emb.inv_freq"] = torch.ones(4)
-
-
-def _weights_named(name: str) -> Change:
-    def change(files: Files) -> None:
-        files.weights = name
-
-    return change
-
-
-def _custom_code(files: Files) -> None:
-    files.config["model_type"] = "nobodys_own"
-    files.config["auto_map"] = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
-    files.others["own.py"] = "raise SystemExit('this code was run')\n"
-
-
-def _after(*changes: Change) -> Change:
-    def change(files: Files) -> None:
-        for each in changes:
-            each(files)
-
-    return change
-
-
-_LLAMA = "LlamaForCausalLM"
-_GPT2 = "GPT2LMHeadModel"
-_BERT = "BertForMaskedLM"
-
-# Files that transformers loads whole, although they look odd.
-WHOLE = {
-    "the head is stored, too": Case("Llama, tied", _copied_head(_TOKEN)),
-    # A T5 has a flag for its scale under the name of a tie: config.json is right to say false.
-    "a head of its own, T5": Case(
-        "T5ForConditionalGeneration",
-        _after(_other_head("shared.weight"), _with(tie_word_embeddings=False)),
-    ),
-    "names of the bare model": Case(_LLAMA, _both_kinds_of_names),
-    "one prefix too many": Case(_LLAMA, _prefixed("model.")),
-    "buffers of older versions": Case(_LLAMA, _old_buffers),
-    "two shards": Case(_LLAMA, _split, has_tokenizer=True),
-    "the index does not name the head": Case(_LLAMA, _unnamed_in_index),
-    "the index names the wrong shards": Case(_LLAMA, _wrong_shard_in_index),
-    "float16": Case(_LLAMA, _as_dtype(torch.float16)),
-    "bfloat16, tied": Case(_GPT2, _as_dtype(torch.bfloat16), has_tokenizer=True),
-    "custom code for a known class": Case(_LLAMA, _with(auto_map={"AutoConfig": "own.Config"})),
-    "fewer layers in config.json": Case(_LLAMA, _with(num_hidden_layers=1)),
-    "the bare class": Case(_LLAMA, _with(architectures=["LlamaModel"]), has_tokenizer=True),
-}
-
-# Files that transformers loads with random weights, or not at all.
-FAULTY = {
-    "_orig_mod. before all names": Case(_LLAMA, _prefixed("_orig_mod.")),
-    "_orig_mod. before all names, tied": Case(_GPT2, _prefixed("_orig_mod.")),
-    "module. before all names": Case(_BERT, _prefixed("module.")),
-    "module. before all names, T5": Case("T5ForConditionalGeneration", _prefixed("module.")),
-    "base_model.model. before all names": Case(_LLAMA, _prefixed("base_model.model.")),
-    "no token matrix, but a head": Case(_LLAMA, _without(_TOKEN)),
-    "no position matrix, GPT-2": Case(_GPT2, _without("wpe.weight")),
-    "no position matrix, BERT": Case(_BERT, _without("position_embeddings.weight")),
-    "no position matrix, OPT": Case("OPT", _without("embed_positions.weight")),
-    "no position matrix, BART": Case(
-        "BartForConditionalGeneration", _without("decoder.embed_positions.weight")
-    ),
-    "no head": Case(_LLAMA, _without(_HEAD)),
-    "no head, GPT-2": Case("GPT-2, untied", _without(_HEAD)),
-    "no head, experts": Case("Mixtral", _without(_HEAD)),
-    "one layer less": Case(_LLAMA, _without("layers.1."), has_tokenizer=True),
-    "no last norm": Case(_LLAMA, _without("model.norm.")),
-    "one bias less": Case(_GPT2, _without("h.0.attn.c_attn.bias")),
-    "no transform before the head": Case(_BERT, _without("predictions.transform.dense.")),
-    "no pooler": Case("BertModel", _without("pooler.")),
-    "no classifier": Case("BertForSequenceClassification", _without("classifier.")),
-    "no score": Case("LlamaForSequenceClassification", _without("score.")),
-    "no pooler and no classifier": Case(
-        "BertForSequenceClassification", _without("pooler.", "classifier.")
-    ),
-    "a masked model as the bare class": Case(_BERT, _with(architectures=["BertModel"])),
-    "one expert less": Case("Mixtral", _without("layers.1.block_sparse_moe.experts.3.w1")),
-    "no router": Case("Mixtral", _without("layers.0.block_sparse_moe.gate.")),
-    "no encoder for images": Case("LlavaForConditionalGeneration", _without("vision_tower.")),
-    "no positions of images": Case(
-        "LlavaForConditionalGeneration", _without("vision_tower.embeddings.position_embedding")
-    ),
-    "the index names a head": Case(_LLAMA, _named_in_index_only(_HEAD)),
-    "the index names a layer": Case(
-        _LLAMA, _named_in_index_only("model.layers.0.mlp.up_proj.weight")
-    ),
-    "the index does not name a shard": Case(_LLAMA, _one_shard_in_index),
-    "a shard is missing": Case(_LLAMA, _one_shard_in_folder),
-    "vocab_size is larger": Case(_LLAMA, _with(vocab_size=104)),
-    "vocab_size is smaller, tied": Case(_GPT2, _with(vocab_size=90)),
-    "other sizes inside": Case(_LLAMA, _with(intermediate_size=40)),
-    "fewer heads for keys": Case(_LLAMA, _with(num_key_value_heads=1)),
-    "hidden_size is larger": Case(_LLAMA, _with(hidden_size=32, head_dim=8)),
-    "more positions": Case(_GPT2, _with(n_positions=80)),
-    "a head without its last row": Case(_LLAMA, _shortened(_HEAD)),
-    "an expert without its last row": Case(
-        "Mixtral", _shortened("model.layers.0.block_sparse_moe.experts.1.w2.weight")
-    ),
-    "unknown activation": Case(_LLAMA, _with(hidden_act="squared_sine")),
-    "heads that do not divide": Case(_LLAMA, _with(num_attention_heads=3)),
-    "a text as a size": Case(_LLAMA, _with(intermediate_size="large")),
-    "a list of layers that is too short": Case(
-        "Qwen2ForCausalLM", _with(layer_types=["full_attention"])
-    ),
-    "unknown scaling of rotations": Case(
-        _LLAMA, _with(rope_parameters={"rope_type": "spiral", "rope_theta": 10_000.0})
-    ),
-    "padding outside of the rows": Case(_LLAMA, _with(pad_token_id=4_000)),
-    "unknown model_type": Case(_LLAMA, _with(model_type="nobodys_own")),
-    "an unknown class": Case(_LLAMA, _with(architectures=["LlamaForEverything"])),
-    "a class of another family": Case(_LLAMA, _with(architectures=["GPT2LMHeadModel"])),
-}
-
-# Files of which transformers cannot be asked, or need not be.
-UNASKED = {
-    "no model_type": Case(_LLAMA, _with(model_type=...)),
-    "custom code": Case(_LLAMA, _custom_code),
-    "no architectures": Case(_LLAMA, _with(architectures=...)),
-    "a class that chooses one": Case(_LLAMA, _with(architectures=["AutoModelForCausalLM"])),
-    "a class of no model": Case(_LLAMA, _with(architectures=["LlamaConfig"])),
-    "the class of all models": Case(_LLAMA, _with(architectures=["PreTrainedModel"])),
-    "the token matrix alone": Case(_LLAMA, _only(_TOKEN)),
-    "the token matrix and the head": Case(_LLAMA, _only(_TOKEN, _HEAD)),
-    "the matrices before the first block": Case(
-        _BERT, _only("word_embeddings", "position_embeddings", "token_type_embeddings")
-    ),
-    "weights of another name": Case(_LLAMA, _weights_named("consolidated.safetensors")),
-    "more layers than tensors": Case(_LLAMA, _with(num_hidden_layers=10**9)),
-}
-
-CASES = WHOLE | FAULTY | UNASKED
+def change(files: Files, changes: list[list[Any]]) -> None:
+    for method, *arguments in changes:
+        getattr(files, method)(*arguments)
 
 
 def make(name: str, folder: Path) -> Any:
     """Save the checkpoint of this name; return the model as it was before it was saved."""
-    case = CASES.get(name)
-    model = model_of(case.model if case else name)
+    case = CASES.get(name, {"model": name})
+    model = model_of(case["model"])
     model.save_pretrained(folder)
-    if case is not None:
+    if "changes" in case:
         files = files_in(folder)
-        case.change(files)
+        change(files, case["changes"])
         files.write(folder)
-        if case.has_tokenizer:
-            add_tokenizer(folder)
+    if "has_tokenizer" in case:
+        add_tokenizer(folder)
     return model
 
 

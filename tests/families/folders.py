@@ -12,7 +12,6 @@ import random
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -33,7 +32,9 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+from tests.cases import data
+from tests.files.made import numbered
 
 Files = dict[str, bytes]  # the content of each file, by its name
 
@@ -116,15 +117,15 @@ def word_pieces(*special: str) -> Tokenizer:
             counts.update(f"##{word[-3:]}" for word in words if len(word) > 4)
     tokens = [*special, *sorted(token for token, count in counts.items() if count > 1)]
 
-    made = Tokenizer(models.WordPiece(ids_of(tokens), unk_token="[UNK]"))
+    made = Tokenizer(models.WordPiece(numbered(tokens), unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
     made.pre_tokenizer = splitter
     made.decoder = decoders.WordPiece()
     return made
 
 
-def pieces_with_spaces() -> Tokenizer:
-    """Return a tokenizer like Mistral's, whose tokenizer.json puts a space before a text."""
+def space_first_file() -> Files:
+    """Return a tokenizer.json like Mistral's, which puts a space before a text."""
     made = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     made.decoder = decoders.Metaspace(prepend_scheme="first")
@@ -134,11 +135,11 @@ def pieces_with_spaces() -> Tokenizer:
     made.train_from_iterator(CORPUS, trainer)
     bos = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     made.post_processor = bos
-    return made
+    return whole_file(made)
 
 
-def spaced_pieces() -> Tokenizer:
-    """Return a tokenizer like Gemma's: each space is written as U+2581, and none is added."""
+def spaced_file() -> Files:
+    """Return a tokenizer.json like Gemma's: each space is written as U+2581, and none is added."""
     made = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     made.normalizer = normalizers.Replace(" ", "▁")
     made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
@@ -153,7 +154,7 @@ def spaced_pieces() -> Tokenizer:
     made.train_from_iterator(CORPUS, trainer)
     document = json.loads(made.to_str())
     document["added_tokens"] = document["added_tokens"][: len(special)]
-    return Tokenizer.from_str(json.dumps(document))
+    return whole_file(Tokenizer.from_str(json.dumps(document)))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -172,28 +173,25 @@ def lines_of(words: list[str]) -> bytes:
     return "".join(f"{word}\n" for word in words).encode()
 
 
-def ids_of(words: list[str]) -> dict[str, int]:
-    return {word: token_id for token_id, word in enumerate(words)}
-
-
 def words_of(tokenizer: Tokenizer) -> list[str]:
     """Return the tokens in the order of their IDs."""
     vocabulary = tokenizer.get_vocab()
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def pair_files(tokenizer: Tokenizer) -> Files:
+def pair_files(*special: str) -> Files:
     """Return the vocab.json and the merges.txt of a tokenizer of pairs."""
+    tokenizer = byte_pairs(*special)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     lines = [" ".join(merge) for merge in merges]
     return {
-        "vocab.json": json_of(ids_of(words_of(tokenizer))),
+        "vocab.json": json_of(numbered(words_of(tokenizer))),
         "merges.txt": lines_of(["#version: 0.2", *lines]),
     }
 
 
-def word_files(tokenizer: Tokenizer) -> Files:
-    return {"vocab.txt": lines_of(words_of(tokenizer))}
+def word_files(*special: str) -> Files:
+    return {"vocab.txt": lines_of(words_of(word_pieces(*special)))}
 
 
 def whole_file(tokenizer: Tokenizer) -> Files:
@@ -214,31 +212,29 @@ def added(content: str, **settings: Any) -> dict[str, Any]:
     return token | {"single_word": False, "special": True} | settings
 
 
-def two_words(**settings: Any) -> dict[str, Any]:
-    """Return settings with two added tokens, one of which takes the spaces around it."""
-    return {
-        "added_tokens_decoder": {
-            "600": added("<|im_start|>", lstrip=True, rstrip=True),
-            "601": added("Quick", special=False, normalized=True),
-        },
-        **settings,
-    }
-
-
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 GPT2 = ("<|endoftext|>",)
 LLAMA_PIECES = partial(piece_model, "bpe", 620, byte_fallback=True, character_coverage=0.98)
 SOME_PIECES = partial(piece_model, "unigram", 420, character_coverage=0.99)
-# ALBERT's and XLNet's classes expect these names among the pieces.
-NAMED_PIECES = partial(
-    piece_model,
-    "unigram",
-    430,
-    character_coverage=0.99,
-    control_symbols="<pad>,[CLS],[SEP],<cls>,<sep>,<eop>,<eod>",
-    user_defined_symbols="[MASK],<mask>",
-)
+PIECE_MODELS = {
+    "byte fallback": LLAMA_PIECES,
+    "some": SOME_PIECES,
+    # ALBERT's and XLNet's classes expect these names among the pieces.
+    "named": partial(
+        piece_model,
+        "unigram",
+        430,
+        character_coverage=0.99,
+        control_symbols="<pad>,[CLS],[SEP],<cls>,<sep>,<eop>,<eod>",
+        user_defined_symbols="[MASK],<mask>",
+    ),
+}
+
+
+def piece_file(name: str, model: str) -> Files:
+    """Return a single file: a model of pieces."""
+    return {name: PIECE_MODELS[model]()}
 
 
 def llama_files() -> Files:
@@ -273,7 +269,7 @@ def cased_file() -> Files:
 
 
 def bert_added_files() -> Files:
-    files = word_files(word_pieces(*BERT))
+    files = word_files(*BERT)
     size = files["vocab.txt"].count(b"\n")
     return files | {"added_tokens.json": json_of({"Café": size, "<|IM|>": size + 1, "straße": 7})}
 
@@ -332,7 +328,7 @@ def gaps_file() -> Files:
 
 
 def whisper_files() -> Files:
-    files = pair_files(byte_pairs())
+    files = pair_files()
     size = len(json.loads(files["vocab.json"]))
     names = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>"]
     names += ["<|transcribe|>", "<|startoflm|>", "<|nospeech|>", "<|notimestamps|>", "<|0.00|>"]
@@ -348,16 +344,13 @@ def marian_files() -> Files:
     model = SOME_PIECES()
     pieces = [piece for piece in pieces_of(model) if piece not in ("<s>", "</s>", "<unk>")]
     words = ["</s>", "<unk>", *pieces[20:], ">>ko<<", "<pad>"]
-    return {"source.spm": model, "target.spm": model, "vocab.json": json_of(ids_of(words))}
-
-
-M2M_LANGUAGES = [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]
+    return {"source.spm": model, "target.spm": model, "vocab.json": json_of(numbered(words))}
 
 
 def m2m_files() -> Files:
     model = SOME_PIECES()
     words = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(model)[3:]]
-    return {"sentencepiece.bpe.model": model, "vocab.json": json_of(ids_of(words))}
+    return {"sentencepiece.bpe.model": model, "vocab.json": json_of(numbered(words))}
 
 
 def word_end_files(*special: str, of_bytes: bool = False) -> Files:
@@ -386,9 +379,13 @@ def word_end_files(*special: str, of_bytes: bool = False) -> Files:
     distinct_tokens = list(dict.fromkeys(tokens))
     distinct_merges = dict.fromkeys(merges)
     return {
-        "vocab.json": json_of(ids_of(distinct_tokens)),
+        "vocab.json": json_of(numbered(distinct_tokens)),
         "merges.txt": lines_of(["#version: 0.2", *distinct_merges]),
     }
+
+
+def byte_word_end_files(*special: str) -> Files:
+    return word_end_files(*special, of_bytes=True)
 
 
 def at_sign_files() -> Files:
@@ -400,7 +397,7 @@ def at_sign_files() -> Files:
             words.append(token.removesuffix("</w>"))
         else:
             words.append(f"{token}@@")
-    return {"vocab.json": json_of(ids_of(words)), "merges.txt": files["merges.txt"]}
+    return {"vocab.json": json_of(numbered(words)), "merges.txt": files["merges.txt"]}
 
 
 def character_files(*special: str) -> Files:
@@ -410,238 +407,40 @@ def character_files(*special: str) -> Files:
 
 def speech_files() -> Files:
     words = ["<pad>", "<s>", "</s>", "<unk>", "|", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'ÄÖÜ한국어"]
-    return {"vocab.json": json_of(ids_of(words))}
+    return {"vocab.json": json_of(numbered(words))}
 
 
 # --- folders --------------------------------------------------------------------------------------
+
+
+def prophetnet_files() -> Files:
+    words = words_of(word_pieces("[PAD]", "[X_SEP]", *BERT[1:]))
+    return {"prophetnet.tokenizer": lines_of(words)}
+
+
+def no_files() -> Files:
+    return {}
 
 
 @dataclass(frozen=True)
 class Folder:
     """The files of a tokenizer, and what the configurations beside them say."""
 
-    files: Callable[[], Files]
+    files: list[str]  # what makes them, a function of this module, and its arguments
     tokenizer_class: str = ""
     model_type: str = ""
     settings: dict[str, Any] = field(default_factory=dict)  # more of tokenizer_config.json
     matrix: str = ""  # the name of the token matrix; empty if there is none
     is_python: bool = False  # whether only Python code splits a text
 
+    def made_files(self) -> Files:
+        maker, *arguments = self.files
+        made: Files = globals()[maker](*arguments)
+        return made
 
-def _only(name: str, model: Callable[[], bytes] = SOME_PIECES) -> Callable[[], Files]:
-    """Return what makes a single file: a model of pieces."""
-    return lambda: {name: model()}
 
-
-_LLAMA = "model.embed_tokens.weight"
-_BERT = "bert.embeddings.word_embeddings.weight"
-_LOWER = {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False}
-_NAMES = {
-    "bos_token": "<bos>",
-    "eos_token": "<|end|>",
-    "pad_token": "<pad>",
-    "extra_special_tokens": ["<|im_start|>", "<|im_end|>"],
-}
-
-FOLDERS: dict[str, Folder] = {
-    # a tokenizer.model, and more
-    "llama": Folder(llama_files, "LlamaTokenizer", "llama", {"add_bos_token": True}, matrix=_LLAMA),
-    "llama, saved": Folder(lambda: saved_file("llama"), "LlamaTokenizer", "llama", matrix=_LLAMA),
-    "llama, EOS": Folder(
-        _only("tokenizer.model", LLAMA_PIECES),
-        "LlamaTokenizer",
-        "llama",
-        {"add_bos_token": False, "add_eos_token": True, "add_prefix_space": False},
-    ),
-    "llama, added_tokens_decoder": Folder(
-        _only("tokenizer.model", LLAMA_PIECES), "LlamaTokenizer", "llama", two_words()
-    ),
-    "code llama": Folder(_only("tokenizer.model", LLAMA_PIECES), "CodeLlamaTokenizer", "llama"),
-    "llama, unigram": Folder(_only("tokenizer.model"), "LlamaTokenizer", "llama"),
-    "llama, no class": Folder(_only("tokenizer.model", LLAMA_PIECES), "", "llama"),
-    "gemma": Folder(lambda: whole_file(spaced_pieces()), "GemmaTokenizer", "gemma", matrix=_LLAMA),
-    "gemma, tokenizer.model": Folder(
-        _only("tokenizer.model", LLAMA_PIECES), "GemmaTokenizer", "gemma"
-    ),
-    "mistral": Folder(
-        lambda: whole_file(pieces_with_spaces()), "LlamaTokenizerFast", "mistral", matrix=_LLAMA
-    ),
-    "llama 3": Folder(digits_file, "LlamaTokenizer", "llama"),
-    # a model of SentencePiece with a name of its own
-    "xlm-roberta": Folder(
-        _only("sentencepiece.bpe.model"),
-        "XLMRobertaTokenizer",
-        "xlm-roberta",
-        matrix="roberta.embeddings.word_embeddings.weight",
-    ),
-    "xlm-roberta, saved": Folder(
-        lambda: saved_file("xlm-roberta"),
-        "XLMRobertaTokenizer",
-        "xlm-roberta",
-        matrix="roberta.embeddings.word_embeddings.weight",
-    ),
-    "t5": Folder(_only("spiece.model"), "T5Tokenizer", "t5", matrix="shared.weight"),
-    "t5, saved": Folder(lambda: saved_file("t5"), "T5Tokenizer", "t5", matrix="shared.weight"),
-    "t5, 5 extra": Folder(_only("spiece.model"), "T5Tokenizer", "mt5", {"extra_ids": 5}),
-    "albert": Folder(
-        _only("spiece.model", NAMED_PIECES),
-        "AlbertTokenizer",
-        "albert",
-        {"do_lower_case": True, "keep_accents": False},
-    ),
-    "deberta-v2": Folder(
-        _only("spm.model"),
-        "DebertaV2Tokenizer",
-        "deberta-v2",
-        {"do_lower_case": True, "split_by_punct": True},
-    ),
-    "camembert": Folder(_only("sentencepiece.bpe.model"), "CamembertTokenizer", "camembert"),
-    "mbart50": Folder(
-        _only("sentencepiece.bpe.model"), "MBart50Tokenizer", "mbart", {"src_lang": "ko_KR"}
-    ),
-    "nllb": Folder(
-        _only("sentencepiece.bpe.model"), "NllbTokenizer", "m2m_100", {"src_lang": "kor_Hang"}
-    ),
-    "seamless-m4t": Folder(
-        _only("sentencepiece.bpe.model"), "SeamlessM4TTokenizer", "seamless_m4t"
-    ),
-    "xlnet": Folder(_only("spiece.model", NAMED_PIECES), "XLNetTokenizer", "xlnet"),
-    "big-bird": Folder(_only("spiece.model"), "BigBirdTokenizer", "big_bird"),
-    # words and parts of words
-    "bert, accents": Folder(accent_files, "BertTokenizer", "bert", _LOWER),
-    "bert": Folder(lambda: word_files(word_pieces(*BERT)), "BertTokenizer", "bert", matrix=_BERT),
-    "bert, saved": Folder(lambda: saved_file("bert"), "BertTokenizer", "bert", matrix=_BERT),
-    "bert, cased": Folder(
-        lambda: word_files(word_pieces(*BERT)),
-        "BertTokenizer",
-        "bert",
-        {"do_lower_case": False},
-        matrix=_BERT,
-    ),
-    "bert, lower case of a cased file": Folder(
-        cased_file, "BertTokenizer", "bert", {"do_lower_case": True}
-    ),
-    "bert, added_tokens.json": Folder(bert_added_files, "BertTokenizer", "bert"),
-    "bert, split": Folder(
-        lambda: word_files(word_pieces(*BERT)),
-        "BertTokenizer",
-        "bert",
-        {"split_special_tokens": True},
-    ),
-    "distilbert": Folder(
-        lambda: word_files(word_pieces(*BERT)),
-        "DistilBertTokenizer",
-        "distilbert",
-        {"strip_accents": True, "do_lower_case": False},
-    ),
-    "electra": Folder(lambda: word_files(word_pieces(*BERT)), "", "electra"),
-    "mpnet": Folder(
-        lambda: word_files(word_pieces("<s>", "<pad>", "</s>", "[UNK]", "<mask>")),
-        "MPNetTokenizer",
-        "mpnet",
-    ),
-    # bytes
-    "gpt2": Folder(
-        lambda: pair_files(byte_pairs(*GPT2)), "GPT2Tokenizer", "gpt2", matrix="wte.weight"
-    ),
-    "gpt2, saved": Folder(lambda: saved_file("gpt2"), "GPT2Tokenizer", "gpt2", matrix="wte.weight"),
-    "gpt2, added_tokens_decoder": Folder(
-        lambda: pair_files(byte_pairs(*GPT2)),
-        "GPT2Tokenizer",
-        "gpt2",
-        two_words(add_prefix_space=True),
-    ),
-    "roberta, a space before": Folder(
-        roberta_file, "RobertaTokenizer", "roberta", {"add_prefix_space": True}
-    ),
-    "roberta, files, a space before": Folder(
-        lambda: pair_files(byte_pairs(*ROBERTA)),
-        "RobertaTokenizer",
-        "roberta",
-        {"add_prefix_space": True},
-    ),
-    "bart": Folder(lambda: pair_files(byte_pairs(*ROBERTA)), "BartTokenizer", "bart"),
-    "deberta": Folder(lambda: pair_files(byte_pairs(*BERT)), "DebertaTokenizer", "deberta"),
-    "qwen2, its own pre-tokenizer": Folder(digits_file, "Qwen2Tokenizer", "qwen2", matrix=_LLAMA),
-    "qwen2, files": Folder(
-        lambda: pair_files(byte_pairs(*GPT2)),
-        "Qwen2Tokenizer",
-        "qwen3",
-        two_words(extra_special_tokens=["<|im_end|>"]),
-    ),
-    "clip": Folder(
-        lambda: word_end_files("<|endoftext|>", "<|startoftext|>", of_bytes=True),
-        "CLIPTokenizer",
-        "clip",
-    ),
-    "openai-gpt": Folder(lambda: word_end_files("<unk>"), "OpenAIGPTTokenizer", "openai-gpt"),
-    "whisper": Folder(whisper_files, "WhisperTokenizer", "whisper", {"language": "de"}),
-    "gpt-neox": Folder(
-        digits_file,
-        "GPTNeoXTokenizer",
-        "gpt_neox",
-        {"eos_token": "</s>", "add_eos_token": True},
-    ),
-    # a tokenizer.json for any class
-    "names of tokenizer_config.json": Folder(
-        digits_file, "PreTrainedTokenizerFast", "llama", _NAMES, matrix=_LLAMA
-    ),
-    "stripping": Folder(stripping_file, "PreTrainedTokenizerFast", "", _NAMES),
-    "stripping by tokenizer_config.json": Folder(
-        digits_file, "PreTrainedTokenizerFast", "llama", two_words()
-    ),
-    "cut and padded": Folder(cut_file, "PreTrainedTokenizerFast", "llama"),
-    "holes": Folder(holes_file, "PreTrainedTokenizerFast", "llama", _NAMES),
-    "gaps": Folder(gaps_file, "PreTrainedTokenizerFast", "llama"),
-    "unknown class": Folder(digits_file, "SomebodysTokenizer", "llama", {"add_bos_token": True}),
-    # only Python code
-    "esm": Folder(
-        lambda: character_files("<cls>", "<pad>", "<eos>", "<unk>"),
-        "EsmTokenizer",
-        "esm",
-        is_python=True,
-        matrix="esm.embeddings.word_embeddings.weight",
-    ),
-    "ctrl": Folder(at_sign_files, "CTRLTokenizer", "ctrl", is_python=True),
-    "marian": Folder(marian_files, "MarianTokenizer", "marian", is_python=True),
-    "m2m100": Folder(
-        m2m_files,
-        "M2M100Tokenizer",
-        "m2m_100",
-        {"additional_special_tokens": M2M_LANGUAGES},
-        is_python=True,
-    ),
-    "m2m100, no names of languages": Folder(
-        m2m_files, "M2M100Tokenizer", "m2m_100", is_python=True
-    ),
-    "byt5": Folder(dict, "ByT5Tokenizer", "t5", is_python=True, matrix="shared.weight"),
-    "bert-japanese": Folder(
-        lambda: character_files(*BERT),
-        "BertJapaneseTokenizer",
-        "bert",
-        {"word_tokenizer_type": "basic", "subword_tokenizer_type": "character"},
-        is_python=True,
-    ),
-    "siglip": Folder(_only("spiece.model"), "SiglipTokenizer", "siglip", is_python=True),
-    "bert-generation": Folder(
-        _only("spiece.model"), "BertGenerationTokenizer", "bert-generation", is_python=True
-    ),
-    "wav2vec2": Folder(
-        speech_files,
-        "Wav2Vec2CTCTokenizer",
-        "wav2vec2",
-        {"do_lower_case": True},
-        is_python=True,
-    ),
-    "prophetnet": Folder(
-        lambda: {
-            "prophetnet.tokenizer": lines_of(words_of(word_pieces("[PAD]", "[X_SEP]", *BERT[1:])))
-        },
-        "ProphetNetTokenizer",
-        "prophetnet",
-        is_python=True,
-    ),
-}
+_DATA = data(__name__)
+FOLDERS = {name: Folder(**row) for name, row in _DATA["folders"].items()}
 
 # Folders that transformers reads alike, though their files differ.
 ALIKE = ("llama", "t5", "xlm-roberta", "bert", "gpt2")
@@ -649,7 +448,7 @@ ALIKE = ("llama", "t5", "xlm-roberta", "bert", "gpt2")
 
 def write(folder: Folder, path: Path) -> None:
     """Write the files of a folder, and its token matrix."""
-    for name, content in folder.files().items():
+    for name, content in folder.made_files().items():
         (path / name).write_bytes(content)
     settings = dict(folder.settings)
     if folder.tokenizer_class:
@@ -693,111 +492,15 @@ _SPECIAL_NAMES = """
 """
 _SPECIAL = _SPECIAL_NAMES.split()
 
-_LITERAL = [
-    "",
-    " ",
-    "  ",
-    "\n",
-    "\r\n",
-    "\t",
-    "\u00a0",
-    "\u3000",
-    "\u2028",
-    "a",
-    "Z",
-    "é",
-    "e\u0301",
-    "한",
-    "\u1112\u1161\u11ab",
-    "日",
-    "ß",
-    "İ",
-    "ﬁ",
-    "Ⅳ",
-    "½",
-    "①",
-    "ａｂｃ",
-    "ｶﾞ",
-    "👍🏽",
-    "👩‍👩‍👧",
-    "🇰🇷🇩🇪",
-    "❤️",
-    "🏴󠁧󠁢󠁥󠁮󠁧󠁿",
-    "\u200b",
-    "a\u200bb",
-    "\ufeffthe cat",
-    "\u200e\u202eabc\u202c",
-    "soft\u00adhyphen",
-    "zero\u200cwidth\u200djoiner",
-    "a\u0000b",
-    "\x7f\x1b[1m",
-    "\ufffd",
-    "\ue000",
-    "the cat sat",
-    " the cat",
-    "the cat ",
-    "the  cat   sat",
-    "the\tcat\r\nsat\r\n",
-    "\r\n\r\nthe cat",
-    "\n\n\nthe\n\n cat",
-    "Möchte der Bär",
-    "MÖCHTE DER BÄR",
-    "STRASSE Straße straße",
-    "한국어 문장은 띄어쓰기가 있다.",
-    "나는고양이를좋아한다",
-    "日本語の文には空白がない。",
-    "我喜欢猫。",
-    "القطة جلست على السجادة",
-    "Кошка сидела на коврике",
-    "नमस्ते दुनिया",
-    "ภาษาไทย",
-    "שָׁלוֹם",
-    "1234567890",
-    "3.14159 2,718 1e-5 0x7F",
-    "don't it's we'll I'VE they'd",
-    "e.g. U.S.A., etc...",
-    "hello , world ! how 's it ?",
-    'for (int i = 0; i < 10; i++) { printf("%d\\n", i); }',
-    "def add(left, right):\n\treturn left + right\n",
-    "    indented\n        twice",
-    "https://example.com/a?b=c&d=%20",
-    "snake_case camelCase SCREAMING_CASE kebab-case",
-    "a" * 300,
-    "ab" * 150,
-    " " * 100,
-    "\n" * 60,
-    "가" * 120,
-    "日" * 120,
-    "🤖" * 50,
-    "1" * 80,
-    "!" * 70,
-    "the " * 60,
-    "<s>the cat</s>",
-    "<s> the cat </s>",
-    "a<mask>b <mask> c  <mask>  d",
-    "[CLS]the cat[SEP]",
-    "the[MASK]cat [mask] [Mask]",
-    "<|im_start|>user\nthe cat<|im_end|>\n",
-    "  <|im_start|>  the  <|im_end|>  ",
-    "<|endoftext|><|endoftext|>the",
-    "<extra_id_0> the cat <extra_id_1>",
-    ">>ko<< the cat",
-    ">>ko<<the cat",
-    "catcat cat concat cat. cat",
-    "Quick quick QUICK Quickly",
-    "Café CAFÉ cafe\u0301",
-]
-
-_GLUE = [" ", " ", " ", "", "  ", "\n", "\r\n", "\t", ", ", "\u200b", "\u00a0", "-", "\u3000"]
-_ODD = [" ", "\r", "\n", "\t", "\u0301", "\u200d", "\ufe0f", "\u00ad", "\u202e", "▁", "#", "<", "|"]
-
-
+_GLUE = _DATA["glue"]
+_ODD = _DATA["odd"]
 _WORDS = " ".join(CORPUS).split()
 
 
 def _texts(count: int) -> list[str]:
     """Return texts: those with a point of their own, and random ones, always the same."""
-    found = [*_LITERAL]
+    found = [*_DATA["texts"]]
+    found += [text * times for text, times in _DATA["repeated"].items()]
     for name in _SPECIAL:
         found += [name, f"the {name} cat", f"{name}cat{name}"]
     chosen = random.Random(5)

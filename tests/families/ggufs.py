@@ -22,7 +22,7 @@ DIM = 32
 HIDDEN = 64
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
-TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+_DATA = data(__name__)
 
 Keys = dict[str, Any]  # after `tokenizer.ggml.`, unless they have dots; None is no such key
 
@@ -79,7 +79,6 @@ HEALTHY = {
         [*GPT2.kinds, NORMAL, NORMAL],
         GPT2.keys | {"merges": ["t h", "h e", "i n", "a n", "th e", "the m"]},
     ),
-    "gpt2, heads of each block": of_letters("gpt2", "gpt-2", **{"llama.attention.head_count": [2]}),
     "gpt2, tied": replace(GPT2, is_tied=True),
     "gpt2, a name of a byte": replace(
         GPT2,
@@ -91,25 +90,9 @@ HEALTHY = {
     "gpt2, a user-defined bos": replace(
         GPT2, kinds=[CONTROL, USER_DEFINED, *GPT2.kinds[2:]], keys=GPT2.keys | {"bos_token_id": 1}
     ),
-    "gpt2, a letter": Vocabulary(
-        ["<s>", "t", "h", "th", "", ""],
-        [CONTROL, NORMAL, NORMAL, NORMAL, UNUSED, UNUSED],
-        {"model": "gpt2", "pre": "gpt-2", "merges": ["t h"]},
-    ),
-    "gpt2, another vocab_size": of_letters("gpt2", "gpt-2", **{"llama.vocab_size": 40}),
-    "gpt2, llama-bpe": of_letters("gpt2", "llama-bpe"),
-    "gpt2, qwen2": of_letters("gpt2", "qwen2"),
-    "gpt2, default": of_letters("gpt2", "default"),
-    "gpt2, kimi-k2": of_letters("gpt2", "kimi-k2", merges=None),
-    "gpt2, a template": of_letters("gpt2", "gpt-2", **{"tokenizer.chat_template": TEMPLATE}),
-    "gpt2, [INST]": of_letters("gpt2", "gpt-2", **{"tokenizer.chat_template": "[INST] {{ m }}"}),
-    "hybriddna": of_letters("hybriddna", "gpt-2"),
-    "whitespace": of_letters("whitespace", "whitespace"),
     "gemma4": GEMMA4,
     "llama": LLAMA,
     "llama, scores": replace(LLAMA, keys=LLAMA.keys | {"scores": [0.5] * 264}),
-    "llama, a pre": replace(LLAMA, keys=LLAMA.keys | {"pre": "mine", "bos_token_id": 0}),
-    "llama, merges": replace(LLAMA, keys=LLAMA.keys | {"merges": ["x y"]}),
     "bert": of_words(),
     "t5": of_pieces("t5", ["<pad>", "</s>", "<unk>"], "▁the"),
     "rwkv": Vocabulary(
@@ -118,8 +101,11 @@ HEALTHY = {
         {"model": "rwkv", "eos_token_id": 0, "eot_token_id": 256},
     ),
     "plamo2": of_pieces("plamo2", ["<|plamo:unk|>", "<|plamo:bos|>", "<|plamo:eos|>"], "the"),
-    "none": Vocabulary([], [], {"model": "none", "llama.vocab_size": 40}),
 }
+for _name, _vocabulary in _DATA["vocabularies"].items():
+    HEALTHY[_name] = Vocabulary(**_vocabulary)
+for _name, (_base, _keys) in _DATA["other keys"].items():  # of a vocabulary above
+    HEALTHY[_name] = replace(HEALTHY[_base], keys=HEALTHY[_base].keys | _keys)
 
 
 @dataclass(frozen=True)
@@ -149,7 +135,7 @@ HEAD = "output.weight"
 
 
 def _faults(group: str) -> dict[str, Fault]:
-    return {name: Fault(**fault) for name, fault in data(__name__)[group].items()}
+    return {name: Fault(**fault) for name, fault in _DATA[group].items()}
 
 
 REFUSED = _faults("refused")  # llama.cpp does not load these, or aborts.

@@ -17,6 +17,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.text import Sequences, encode_sequences
 from embcli.tokens import Tokens
+from tests.files.made import numbered
 from tests.oracles import assert_same_bits
 
 pytest.importorskip("transformers")
@@ -25,7 +26,6 @@ from tests.families.folders import (
     ALIKE,
     FOLDERS,
     TEXTS,
-    ids_of,
     json_of,
     lines_of,
     opened,
@@ -175,9 +175,9 @@ def outside(path: Path) -> Path:
     place.mkdir()
     words = ["[UNK]", CANARY]
     (place / "vocab.txt").write_bytes(lines_of(words))
-    (place / "vocab.json").write_bytes(json_of(ids_of(words)))
+    (place / "vocab.json").write_bytes(json_of(numbered(words)))
     (place / "merges.txt").write_bytes(lines_of(["#version: 0.2"]))
-    (place / "tokenizer.1.0.json").write_text(Tokenizer(WordLevel(ids_of(words))).to_str())
+    (place / "tokenizer.1.0.json").write_text(Tokenizer(WordLevel(numbered(words))).to_str())
     model = piece_model("bpe", 300, user_defined_symbols=CANARY)
     (place / "tokenizer.model").write_bytes(model)
     return place
@@ -213,7 +213,7 @@ def test_no_configuration_leads_out_of_its_folder(way, has_tokenizer, tmp_path):
     settings = json_of(LEADING_OUT[way]).decode().replace("{outside}", str(outside(tmp_path)))
     (place / "tokenizer_config.json").write_text(settings)
     if has_tokenizer:
-        (place / "tokenizer.json").write_bytes(FOLDERS["gemma"].files()["tokenizer.json"])
+        (place / "tokenizer.json").write_bytes(FOLDERS["gemma"].made_files()["tokenizer.json"])
     else:
         assert CANARY in opened(place).get_vocab()
 

@@ -20,6 +20,7 @@ import embcli
 from embcli.verbs.diff import Diff
 from tests.families.ggufs import CONTROL, GPT2, NORMAL, TOKEN, Vocabulary
 from tests.families.llama_cpp import library
+from tests.files.made import numbered
 
 ROWS = len(GPT2.tokens)
 DIM = 256
@@ -68,7 +69,7 @@ def write_folder(folder: Path, rows: np.ndarray) -> None:
             token | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         )
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    vocabulary = {token: token_id for token_id, token in enumerate(GPT2.tokens)}
+    vocabulary = numbered(GPT2.tokens)
     tokenizer = {
         "added_tokens": added,
         "pre_tokenizer": byte_level | {"use_regex": True},

@@ -34,12 +34,17 @@ def matrix(rows: int = 50, dim: int = 7, seed: int = 1) -> np.ndarray:
 PLAIN = {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
+def numbered(words: Sequence[str]) -> dict[str, int]:
+    """Return the ID of each word, which is its place."""
+    return {word: place for place, word in enumerate(words)}
+
+
 def save_words(path: str | Path, words: Sequence[str], special: Sequence[str] = ()) -> None:
     """Write a tokenizer whose tokens are these words, in the order of their IDs.
 
     Its class leaves it as it is, so that transformers need not be asked.
     """
-    ids = {word: token_id for token_id, word in enumerate(words)}
+    ids = numbered(words)
     tokenizer = Tokenizer(models.WordLevel(ids, words[0]))
     tokenizer.add_special_tokens(list(special))
     Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -165,17 +165,17 @@ def test_a_member_that_claims_more_than_the_file_has_is_refused():
 
 @pytest.fixture
 def streamed(monkeypatch):
-    """A compressed array of 40 MB, which is too large to be kept; returns its rows."""
+    """A compressed array of 12 MB, which is too large to be kept; returns its rows."""
     monkeypatch.setattr("embcli.files.npy._LARGEST_KEPT", 10**6)
     monkeypatch.setattr("zipfile.ZipExtFile.MAX_SEEK_READ", 10**6)  # is 16 MB
-    rows = np.tile(matrix(500, 100), (200, 1))
+    rows = np.tile(matrix(500, 100), (60, 1))
     rows[[3, -1]] = 7
     np.savez_compressed("m.npz", weight=rows)
     return rows
 
 
 @pytest.mark.parametrize(
-    "command", ["lookup --ids 3,99999,3 -f csv", "weights --rows 3,99999 -f json"]
+    "command", ["lookup --ids 3,29999,3 -f csv", "weights --rows 3,29999 -f json"]
 )
 def test_rows_of_a_large_compressed_array_take_little_memory(in_process, streamed, command):
     np.savez("s.npz", weight=streamed)
@@ -185,7 +185,7 @@ def test_rows_of_a_large_compressed_array_take_little_memory(in_process, streame
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert unpacked.replace("m.npz", "s.npz") == stored
-    assert peak < streamed.nbytes / 4
+    assert peak < streamed.nbytes / 2
 
 
 def test_a_pass_over_a_large_compressed_array_has_all_rows(streamed):
