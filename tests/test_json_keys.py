@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from embcli.cli.app import command_line
+from embcli.names import ENCODINGS
 from embcli.verbs.compare.pair import judge
+from embcli.verbs.explain import named
 from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import PAGES
@@ -168,3 +171,10 @@ def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
         sections.append(f"# {value} in place of 0\n\n{outline(verdict.document())}")
 
     snapshot("compare/keys-of-a-verdict.txt", "\n".join(sections))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_key_is_explained(name):
+    explained = {part for name in named() for part in name.split(".")}
+    keys = re.findall(r"^\S*?([\w-]+)[][]*: ", (PAGES / name).read_text(), re.MULTILINE)
+    assert {*keys} - explained - {*ENCODINGS} == set()
