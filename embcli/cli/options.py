@@ -63,6 +63,8 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
     words: dict[str, Any] = {}
     for owner in ("shared", *owners):
         words = _WORDS.get(owner, {}).get(name, words)
+    if not words:
+        raise LookupError(f"data/options.json has no words for {name} of {owners[-1]}")
     spelling = words.get("spelling", "").split()
     flags = [word for word in spelling if word.startswith("-")]
     shown_default = words.get("default", "panel" in words)
