@@ -15,7 +15,7 @@ import tiktoken
 import torch
 
 import embcli
-from embcli import formats
+from embcli import formats, names
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.names import FAULTS
@@ -122,6 +122,11 @@ def test_the_figures_of_the_entries_are_true():
 
     one_hot = round(1_024 * 50_257 * 4 / 1e6)
     assert f"of 1,024 tokens of gpt2, {one_hot} MB" in entry_of("one-hot").text
+
+
+def test_an_entry_has_the_default_of_what_it_explains():
+    for word, name in data(__name__)["defaults"].items():
+        assert f"{vars(names)[name]:,g}" in entry_of(word).text, word
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (17, 1), (1, 100), (50_257, 8)])

@@ -506,7 +506,7 @@ def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(step, key, 
 
 def test_ctrl_c_leaves_a_tour_whose_step_is_at_work(monkeypatch, in_process):
     monkeypatch.setattr("embcli.cli.groups.opened", Mock(side_effect=KeyboardInterrupt))
-    ran = in_process("tour", "--steps", "5")
+    ran = in_process("tour", "--steps", QUESTION)
     assert ran.status == 130
     assert ran.out == b""
 
