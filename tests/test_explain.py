@@ -329,10 +329,11 @@ def test_each_word_of_a_heading_is_explained(line, models, in_process):
             assert entry_of(f"What does '{heading}' mean?") == entry_of(heading)
 
 
-def test_each_variable_and_each_extra_is_explained():
+def test_each_variable_each_error_and_each_extra_is_explained():
     sources = "".join([path.read_text() for path in ROOT.rglob("embcli/**/*.py")])
     variables = re.findall(r"\bEMBCLI_[A-Z]+(?:_[A-Z]+)*", sources)
-    assert {*variables} <= {*NAMES}
+    errors = [name for name in embcli.__all__ if name.endswith("Error")]
+    assert {*variables, *errors} <= {*NAMES}
 
     project = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2]
     extras = re.findall(r"^(\w+) = \[", project.partition("\n[")[0], re.MULTILINE)
