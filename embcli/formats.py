@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from embcli.names import OUTPUTS
 from embcli.positions import kind_named
 
-PageFormat = Literal["table", "markdown", "svg", "html", "png"]
+PictureFormat = Literal["svg", "html", "png"]  # pages with colours, for a file
+PageFormat = Literal["table", "markdown", PictureFormat]
 DataFormat = Literal["json", "ndjson", "csv", "tsv", "npy", "safetensors", "parquet", "ids"]
 FormatName = Literal[PageFormat, DataFormat]
 ContentKind = Literal[
@@ -119,7 +120,7 @@ SUFFIXES: dict[str, FormatName] = {f".{row.name}": row.name for row in ROWS}
 SUFFIXES |= {f".{alias}": name for alias, name in ALIASES.items()}
 SUFFIXES[".txt"] = "table"
 VIEWS: tuple[FormatName, ...] = get_args(PageFormat)
-PICTURES: tuple[FormatName, ...] = ("svg", "html", "png")  # pages with colours, for a file
+PICTURES: tuple[PictureFormat, ...] = get_args(PictureFormat)
 
 
 def formats_for(kind: ContentKind) -> tuple[FormatName, ...]:

@@ -6,11 +6,14 @@ Imports within functions count, and so do those only for the type checker.
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 
@@ -119,3 +122,12 @@ def test_import_embcli_loads_only_the_standard_library():
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     packages = {name.partition(".")[0] for name in loaded}
     assert packages - sys.stdlib_module_names == {"embcli"}
+
+
+def test_a_table_by_names_has_a_row_for_each_name():
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for table, annotation in inspect.get_annotations(module, eval_str=True).items():
+            keys = get_args(annotation)[:1]
+            if get_origin(annotation) is dict and get_origin(keys[0]) is Literal:
+                assert {*get_args(keys[0])} == {*vars(module)[table]}, table

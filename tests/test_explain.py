@@ -15,7 +15,7 @@ import tiktoken
 import torch
 
 import embcli
-from embcli import formats
+from embcli import formats, names
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.names import FAULTS
@@ -25,6 +25,7 @@ from embcli.wording import load_facts
 from tests.cases import cases, data
 from tests.transcripts import on_a_small_screen
 
+ROOT = Path(__file__).parents[1]
 ENTRIES = glossary.entries()
 NAMES = [*glossary.named()]
 TERMS = [entry for entry in ENTRIES if entry.part != "Reference"]
@@ -121,6 +122,11 @@ def test_the_figures_of_the_entries_are_true():
 
     one_hot = round(1_024 * 50_257 * 4 / 1e6)
     assert f"of 1,024 tokens of gpt2, {one_hot} MB" in entry_of("one-hot").text
+
+
+def test_an_entry_has_the_default_of_what_it_explains():
+    for word, name in data(__name__)["defaults"].items():
+        assert f"{vars(names)[name]:,g}" in entry_of(word).text, word
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (6, 3), (17, 1), (1, 100), (50_257, 8)])
@@ -260,7 +266,7 @@ def test_each_command_each_kind_of_finding_and_each_float_of_a_file_is_explained
     assert {name for name in dtypes if "F" in name} <= {*words}
 
 
-# Command lines whose headings, titles and fields are explained.
+# Command lines whose headings and titles are explained.
 PAGES = (
     "tokenize 'Every effort 👋'",
     "tokenize 'Every effort' --merges",
@@ -323,15 +329,12 @@ def test_each_word_of_a_heading_is_explained(line, models, in_process):
             assert entry_of(f"What does '{heading}' mean?") == entry_of(heading)
 
 
-@pytest.mark.parametrize("line", PAGES)
-def test_each_field_of_a_row_is_explained(line, models, in_process):
-    without_views = re.sub(r" --trace 0| --draw| --gradient", "", line)
-    rows = in_process(*shlex.split(without_views), "-f", "ndjson").text
-    row = json.loads(rows.splitlines()[0])
+def test_each_variable_each_error_and_each_extra_is_explained():
+    sources = "".join([path.read_text() for path in ROOT.rglob("embcli/**/*.py")])
+    variables = re.findall(r"\bEMBCLI_[A-Z]+(?:_[A-Z]+)*", sources)
+    errors = [name for name in embcli.__all__ if name.endswith("Error")]
+    assert {*variables, *errors} <= {*NAMES}
 
-    vectors = row.pop("vectors", {})
-
-    of_fields = entry_of("fields").text
-    assert [name for name in row if not re.search(rf"\b{name}\b", of_fields)] == []
-    of_matrices = entry_of("matrices").text + entry_of("neighbors").text
-    assert [name for name in vectors if not re.search(rf"\b{name}s?\b", of_matrices)] == []
+    project = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2]
+    extras = re.findall(r"^(\w+) = \[", project.partition("\n[")[0], re.MULTILINE)
+    assert {*extras} - {"families", "llama", "test"} <= {*NAMES}  # These are for tests.

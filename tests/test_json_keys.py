@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from embcli.cli.app import command_line
+from embcli.names import ENCODINGS
 from embcli.verbs.compare.pair import judge
+from embcli.verbs.explain import named
 from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import PAGES
@@ -168,3 +171,15 @@ def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
         sections.append(f"# {value} in place of 0\n\n{outline(verdict.document())}")
 
     snapshot("compare/keys-of-a-verdict.txt", "\n".join(sections))
+
+
+def test_keys_are_explained_and_what_is_explained_as_a_key_is_one():
+    pages = "".join([(PAGES / name).read_text() for name in FILES])
+    paths = re.findall(r"^(\S+): ", pages, re.MULTILINE)
+    keys = {*re.findall(r"[\w-]+", " ".join(paths))}
+    explained = {part for name in named() for part in name.split(".")}
+    assert keys - explained - {*ENCODINGS} == set()
+
+    items = [block.name for word in ("run", "fields") for block in named()[word].blocks]
+    of_cells = {"input_token", "target_token"}  # in csv and tsv
+    assert {*re.findall(r"[\w-]+", " ".join(items))} - keys - of_cells == set()

@@ -16,7 +16,7 @@ from embcli.cli import groups
 from embcli.cli.console import say
 from embcli.cli.options import ShownIn, as_flag, flag_of
 from embcli.errors import OutputError
-from embcli.formats import CONTENTS, SUFFIXES, FormatName, content_of, or_list
+from embcli.formats import SUFFIXES, FormatName, content_of, or_list
 from embcli.names import MATRICES, OUTPUTS
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Command:
 
     def write(self, options: Options) -> int:
         """Write the result where the options say; return the exit status."""
-        if self.verb not in CONTENTS:
+        if "output" not in options:
             return self.call(options) or 0
         output = self._output(options)
         return output.write(self.call(options))

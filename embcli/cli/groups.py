@@ -116,9 +116,6 @@ class FileOptions(OptionGroup):
             raise
 
 
-_OF_LAYERS = ("vocab", "dim", "context_length", "seed")
-
-
 class LayerOptions(OptionGroup):
     """Layers of a seed."""
 
@@ -127,6 +124,9 @@ class LayerOptions(OptionGroup):
     context_length: int | None = None
     seed: int | None = None
     no_cache: bool = False
+
+
+_OF_LAYERS = tuple(inspect.get_annotations(LayerOptions))
 
 
 class ModelOptions(LayerOptions, FileOptions):
@@ -232,7 +232,7 @@ def opened(
 
     remarks = notes or PrintedNotes()
     of_file = _given(options, ("encoding", "tensor"))
-    of_layers = _given(options, (*_OF_LAYERS, "no_cache"))
+    of_layers = _given(options, _OF_LAYERS)
     if path is None:
         if "tensor" in of_file:
             raise InputError(Sentence("{tensor} goes with {path}, which names the file"))

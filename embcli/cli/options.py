@@ -25,6 +25,7 @@ _WORDS = load_facts("options.json")
 _FACTS = vars(names) | {
     "MODEL": "A model: file, folder, name in the Hugging Face cache, or hf://org/name.",
     "KINDS": or_list(KINDS),
+    "MATRICES": ", ".join(names.MATRICES),
     "JOINED_KINDS": ", ".join(JOINED_KINDS),
     "FAULTS": ", ".join((*names.FAULT_GROUPS, *names.FAULTS)),
     "FORMATS": or_list(tuple(FORMATS)),
@@ -63,6 +64,8 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
     words: dict[str, Any] = {}
     for owner in ("shared", *owners):
         words = _WORDS.get(owner, {}).get(name, words)
+    if not words:
+        raise LookupError(f"data/options.json has no words for {name} of {owners[-1]}")
     spelling = words.get("spelling", "").split()
     flags = [word for word in spelling if word.startswith("-")]
     shown_default = words.get("default", "panel" in words)

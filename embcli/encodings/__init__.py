@@ -21,6 +21,7 @@ from embcli.encodings.encoding import (
 )
 from embcli.encodings.kinds import (
     DESCRIBED,
+    SUFFIXES,
     Kind,
     added_ids,
     is_described,
@@ -68,8 +69,7 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     scheme, colon, _ = name.partition(":")
     if colon and scheme in ("hf", *MADE_FROM_TEXT):
         return _of_scheme(name, remarks)
-    suffixes = (".json", ".gguf", ".tiktoken", ".model", ".txt")
-    if "/" in name or name.endswith(suffixes) or name.startswith(OLLAMA):
+    if "/" in name or name.endswith(tuple(SUFFIXES)) or name.startswith(OLLAMA):
         return _of_path(located(name, OF_TOKENIZER), name, remarks)
     models = import_tiktoken("tiktoken.model")
     with suppress(KeyError):

@@ -36,7 +36,7 @@ _STARTS: dict[Kind, bytes] = {
     "SentencePiece": rb"\n[\x80-\xff]*[\0-\x7f]\n",
 }
 # What a file without such a start is meant to be: damaged, unless it is a list of words.
-_SUFFIXES: dict[str, Kind] = {
+SUFFIXES: dict[str, Kind] = {
     ".gguf": "GGUF",
     ".json": "tokenizer.json",
     ".model": "SentencePiece",
@@ -56,7 +56,7 @@ def kind_of(path: Path) -> Kind:
         if re.match(pattern, start, re.DOTALL):
             return kind
     words: Kind = "vocab.txt" if is_text(start) else "SentencePiece"
-    return _SUFFIXES.get(path.suffix, words)
+    return SUFFIXES.get(path.suffix, words)
 
 
 def is_described(path: Path) -> bool:

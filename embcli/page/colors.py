@@ -42,7 +42,7 @@ STYLES = {name: Style.parse(style) for name, style in _STYLES.items()}
 # Colours that replace others, and dim, if the background is known, as in a picture or on a light
 # terminal: they can have more contrast than colours for any background. Results have more than the
 # terms of a sum; the nearest of 16 colours to the one for positive numbers is red, not yellow.
-INKS = {
+INKS: dict[Background, dict[str, str]] = {
     "light": {
         "dim": "#6a7077",
         "#0087d7": "#005fb8",

@@ -179,7 +179,7 @@ def exported(
     `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
-    background: Background = "dark" if theme == "dark" else "light"
+    background: Background = "light" if theme == "auto" else theme
     is_slide = frame is not None and frame.is_slide
     if frame and frame.models and not is_slide:
         page = Group(page, "", safe_text(f"From {', '.join(frame.models)}", "dim"))
@@ -262,7 +262,7 @@ def _html(page: RenderableType, width: int, background: Background, frame: Frame
 
 def fragment(page: RenderableType, width: int, theme: Theme) -> str:
     """Return a page as an element for a notebook, which is light unless the theme is dark."""
-    background: Background = "dark" if theme == "dark" else "light"
+    background: Background = "light" if theme == "auto" else theme
     terminal = _THEMES[background]
     colors = f"background: {terminal.background_color.hex}; color: {terminal.foreground_color.hex}"
     style = f"{colors}; font: 14px/16px {FONTS}; white-space: pre; overflow-x: auto"

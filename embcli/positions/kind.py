@@ -33,6 +33,7 @@ class PositionMatrix(NamedTuple):
 class ShownPositions(NamedTuple):
     """What is shown of a kind of positions; data formats take the first matrix by default."""
 
+    name: str  # as a heading begins with it
     size: str  # how long a row is, in words
     formula: str
     matrices: list[PositionMatrix]
@@ -46,7 +47,13 @@ class ShownPositions(NamedTuple):
 
 
 def added_rows(
-    rows: Rows, dim: int, columns: np.ndarray, metric: Similarity, formula: str, meaning: str
+    name: str,
+    rows: Rows,
+    dim: int,
+    columns: np.ndarray,
+    metric: Similarity,
+    formula: str,
+    meaning: str,
 ) -> ShownPositions:
     """Return positions whose rows, (n, D), are added to token rows."""
 
@@ -54,6 +61,7 @@ def added_rows(
         return rows(positions)[:, columns].astype(np.float32)
 
     return ShownPositions(
+        name=name,
         size=f"D = {counted(dim, 'column')}",
         formula=formula,
         matrices=[PositionMatrix("position", chosen_columns, columns)],

@@ -73,6 +73,7 @@ def relative(
         row_numbers=shown_distances,
     )
     return ShownPositions(
+        name="Relative",
         size=f"D = {counted(dim, 'column')}, k = {k}",
         formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
         matrices=[pair_matrix, distance_matrix],

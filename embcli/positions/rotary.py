@@ -76,6 +76,7 @@ def rotary(
     )
     similarities = similarities_of(vectors, metric)
     return ShownPositions(
+        name="Rotary",
         size=f"D/2 = {counted(count, 'angle')}",
         formula=formula,
         matrices=[angles_of_pairs, rotated_row],

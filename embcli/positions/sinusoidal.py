@@ -44,7 +44,7 @@ def sinusoidal(
 
     # A page rounds the numbers of the formula once, data have them in float32.
     table = PositionMatrix("position", exact_rows, columns)
-    shown = added_rows(rows, dim, columns, metric, formula, meaning)
+    shown = added_rows("Sinusoidal", rows, dim, columns, metric, formula, meaning)
     return shown._replace(tables=[table])
 
 

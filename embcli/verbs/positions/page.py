@@ -83,7 +83,7 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
         parameters = 0  # numbers that training can change
         if "position" in table.layers:
             parameters = math.prod(table.layers["position"].shape)
-        yield title(f"{kind.capitalize()} {which}: {counted(parameters, 'parameter')}")
+        yield title(f"{shown.name} {which}: {counted(parameters, 'parameter')}")
         yield safe_text(shown.formula)
         return
     name = "Cosines" if table.metric == "cosine" else "Dot products"
