@@ -23,6 +23,7 @@ from embcli.formats import ALIASES, FORMATS, formats_for
 from embcli.positions import KINDS
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
+from tests.cases import cases
 from tests.runners import TIMEOUT
 from tests.transcripts import answered, command_lines, document_of, refused
 
@@ -135,19 +136,7 @@ def test_help_is_shown_whatever_words_are_beside_it(in_process):
     assert "Usage: embcli weights" in in_process.ok("weights", "6", "3", "--help").text
 
 
-@pytest.mark.parametrize(
-    ("line", "hint"),
-    [
-        ("weights cat", "--rows takes IDs and tokens"),
-        ("positions rotary Every", "--ids takes its ID"),
-        ("positions Learned sinusoidal", "one kind: embcli positions sinusoidal"),
-        ("positions learned rope", "one kind: embcli positions rope"),
-        ("audit cat", "hf download cat"),
-        ("positions 4", "--rows 4 picks a position"),
-        ("weights org/cat", "nor in Ollama's"),
-        ("weights cat.npy", "not found as a file"),
-    ],
-)
+@cases
 def test_a_token_in_place_of_a_model_has_a_hint_of_its_own(in_process, line, hint):
     *_, last_line = in_process.refused(*line.split()).splitlines()
     assert hint in last_line
