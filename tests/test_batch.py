@@ -421,15 +421,7 @@ def test_a_drawing_has_the_targets_and_their_tokens_whole(in_process, snapshot):
     snapshot("batch/whole-tokens.txt", ran.text)
 
 
-@pytest.mark.parametrize(
-    ("width", "more", "is_suggested"),
-    [
-        ("60", (), True),
-        ("80", (), True),
-        ("120", (), False),
-        ("60", ("--draw",), False),
-    ],
-)
+@cases
 def test_a_drawing_is_suggested_where_tokens_are_left_out(in_process, width, more, is_suggested):
     ran = in_process.ok("batch", OPENING, *more, COLUMNS=width, suggestions=True)
 

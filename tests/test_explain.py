@@ -129,7 +129,7 @@ def test_an_entry_has_the_default_of_what_it_explains():
         assert f"{vars(names)[name]:,g}" in entry_of(word).text, word
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (17, 1), (1, 100), (50_257, 8)])
+@cases
 def test_the_first_number_of_a_seeded_layer_is_the_one_of_the_entry(shape):
     torch.manual_seed(123)
     first = torch.nn.Embedding(*shape).weight[0, 0].item()

@@ -30,6 +30,7 @@ from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.find import containing
 from embcli.explore.view import ExplorerScreen
+from tests.cases import cases
 from tests.explored import held, lines, norms, press, resize, scores, send, settle
 from tests.runners import TIMEOUT, become
 
@@ -528,15 +529,7 @@ def test_quit_prints_the_command_of_the_screen_and_ctrl_z_is_a_break():
     assert child.exitstatus == 0
 
 
-@pytest.mark.parametrize(
-    ("without", "term", "log", "message"),
-    [
-        (0, "xterm", None, "needs a terminal"),
-        (1, "xterm", None, "needs a terminal"),
-        (None, "dumb", None, "needs a terminal"),
-        (None, "xterm", "/nowhere/log", "cannot open '/nowhere/log'"),
-    ],
-)
+@cases
 def test_explore_says_why_it_can_show_no_screen(monkeypatch, without, term, log, message):
     monkeypatch.setattr(constants, "LOG_FILE", log)  # TEXTUAL_LOG sets it like this.
     child = spawned(without, TERM=term)

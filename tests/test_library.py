@@ -197,16 +197,7 @@ def with_copies(result: Result) -> list[Result]:
     return [result, copy.copy(result)]
 
 
-@pytest.mark.parametrize(
-    ("expression", "own"),
-    [
-        ("opened.tokenize('<|endoftext|>')", "<|endoftext|> is read"),
-        ("opened.tokenize('')", "the input is empty"),
-        ("opened.weights(rows='3')", "6 values"),
-        ("opened.weights(rows='3:9')", "36 values"),
-        ("opened.diff(embcli.open('rows.npy', encoding='o200k_base'))", "o200k_base has"),
-    ],
-)
+@cases
 def test_a_result_has_the_notes_of_opening_and_its_own(expression, own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("rows.npy", np.full((40, 6), 0.1))  # float32 does not hold 0.1 exactly.

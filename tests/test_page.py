@@ -321,11 +321,15 @@ USED_STYLES = (*STYLES.values(), *map(token_style, range(3)))
 COLORS = {style.color for style in USED_STYLES if style.color is not None}
 
 
+def linear(color: tuple[int, ...]) -> np.ndarray:
+    """Return the shares of red, green and blue in a colour's light, as sRGB defines them."""
+    shares = np.array(color) / 255
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+
+
 def luminance(color: tuple[int, ...]) -> float:
     """Return the relative luminance of a colour, as WCAG 2 defines it."""
-    shares = np.array(color) / 255
-    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
+    return float(linear(color) @ [0.2126, 0.7152, 0.0722])
 
 
 def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
@@ -924,9 +928,7 @@ SIGHTS = {
 
 def in_lab(color: tuple[int, ...], sight: np.ndarray) -> np.ndarray:
     """Return a colour as CIE L*a*b* has it, white D65, as a sight sees it."""
-    shares = np.array(color) / 255
-    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(sight @ linear, 0, 1)
+    seen = np.clip(sight @ linear(color), 0, 1)
     to_xyz = [[0.434, 0.376, 0.190], [0.213, 0.715, 0.072], [0.018, 0.109, 0.873]]  # white is 1
     x, y, z = np.cbrt(to_xyz @ seen)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])

@@ -134,23 +134,7 @@ def test_a_reader_that_leaves_early_changes_no_answer(process, tmp_path):
     assert ran.err.startswith("embcli: JSON has no NaN")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "lookup hi -f table",
-        "lookup hi -f json",
-        "lookup hi -f ndjson",
-        "lookup hi -f csv",
-        "lookup hi -f tsv",
-        "lookup hi -f npy",
-        "lookup hi -f safetensors",
-        "lookup hi -f parquet",
-        "lookup --help",
-        "tokenize hi -f ids",
-        "decode 1",
-        "--version",
-    ],
-)
+@cases
 def test_a_full_disk_is_an_error(process, command):
     ran = process.into("/dev/full", *command.split())
 
@@ -431,13 +415,7 @@ def test_a_long_input_through_a_pipe_takes_a_few_times_its_size(process, command
     assert peak(process, *command.split(), stdin=text.encode()) < most
 
 
-@pytest.mark.parametrize(
-    ("form", "columns", "bytes_of_a_number"),
-    [
-        ("npy", 256, 4),
-        ("ndjson", 24, 12),  # An ndjson line has three matrices.
-    ],
-)
+@cases
 def test_memory_does_not_grow_with_the_output(process, tmp_path, form, columns, bytes_of_a_number):
     path = tmp_path / "text.txt"
     path.write_text(LONG * 15)

@@ -56,9 +56,12 @@ def test_no_entry_is_near_9_of_10_questions_about_something_else():
 
 @pytest.mark.parametrize(
     ("question", "word"),
-    [("does T mean anything", "T"), ("does dimension 5 mean something", "D")],
+    [
+        *(("does T mean anything", "T"), ("does dimension 5 mean something", "D")),
+        *(("what is cosine simliarity", "cosine"), ("posistion", "position")),
+    ],
 )
-def test_words_for_no_thing_tell_nothing(question, word):
+def test_words_for_no_thing_tell_nothing_and_a_typo_is_the_known_word(question, word):
     """An entry that answers whether numbers mean anything is not like every such question."""
     assert [entry.word for entry in glossary.explain(question).entries] == [word]
 
@@ -76,13 +79,6 @@ def test_candidates_are_five_at_most_in_a_line_or_two_each(in_process, snapshot)
 def test_an_entry_that_is_ahead_is_shown_whole_and_the_next_ones_are_named(in_process, snapshot):
     question = "is the embedding of a padding token zero"
     snapshot("explain/see-also.txt", in_process.ok("explain", question, "--width", "80").text)
-
-
-@pytest.mark.parametrize(
-    ("question", "word"), [("what is cosine simliarity", "cosine"), ("posistion", "position")]
-)
-def test_a_word_with_a_typo_is_read_as_the_known_word(question, word):
-    assert [entry.word for entry in glossary.explain(question).entries] == [word]
 
 
 def test_an_entry_stands_alone_only_if_it_has_all_words_of_the_question():

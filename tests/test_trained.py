@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 
 import embcli
 from embcli.verbs.audit import Audit
-from tests import transcripts
+from tests.cases import cases
 from tests.files.made import numbered
 from tests.oracles import normal
 
@@ -96,7 +96,7 @@ def test_added_rows_that_were_moved_apart_are_trained():
     assert not found(audit, "untrained")
 
 
-@pytest.mark.parametrize(("others", "level"), [(20, "finding"), (0.02, "remark")])
+@cases
 def test_rows_as_long_as_a_model_draws_them_are_told_by_other_lengths(others, level):
     dim = 1024
     old = others * trained(dim=dim) / np.linalg.norm(trained(dim=dim), axis=1, keepdims=True)
@@ -166,9 +166,7 @@ def test_a_row_with_one_large_value_is_an_outlier():
     assert audited(trained()).is_sound
 
 
-@pytest.mark.parametrize(
-    ("factor", "is_finding"), [(1, False), (10, False), (100, True), (1e-6, True)]
-)
+@cases
 def test_values_far_larger_or_smaller_than_the_model_draws_are_a_finding(factor, is_finding):
     """Those of `trained` are 50 to 70 times as large."""
     found_rows = found(audited(trained() * np.float32(factor)), "outliers")
