@@ -15,6 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 
 import embcli
 from embcli.verbs.audit import Audit
+from tests import transcripts
 from tests.cases import cases
 from tests.files.made import numbered
 from tests.oracles import normal
