@@ -286,9 +286,10 @@ def _html_code(page: RenderableType, width: int, background: Background) -> str:
 
 
 def _html_run(run: Run) -> str:
-    """Return part of a text as HTML; a wide character takes two columns in any font."""
+    """Return part of a text as HTML; what another font draws takes its columns all the same."""
     text = html.escape(run.text)
-    return _BOX.format(cells=run.cells, text=text) if run.is_wide else text
+    has_box = run.is_wide or run.is_right_to_left
+    return _BOX.format(cells=run.cells, text=text) if has_box else text
 
 
 def png(svg: str, background: Background = "light", zoom: float = _ZOOM) -> bytes:

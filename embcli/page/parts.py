@@ -200,7 +200,7 @@ class Flow(Composite):
         for group, (least, width) in zip(groups, sizes, strict=True):
             if has_one_row:
                 width = min(width, max(least, options.max_width // len(groups) - _GAP))
-            elif widest and least <= room:
+            if widest and 0 < least <= room:
                 width = min(width, room)
             if width > room:
                 rows.append([])

@@ -86,9 +86,10 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
     ids = neighbors.search.rankings[number].ids
     query = safe_text(_query_in_words(neighbors, number), "strong")
     labels = [query, *row_names(ids, neighbors.encoding)]
-    yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare)
+    notes = []
     if neighbors.metric == "cosine":
-        yield safe_text("Each row is scaled to length 1 first, as by cosine.")
+        notes.append(safe_text("Each row is scaled to length 1 first, as by cosine."))
+    yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare, notes)
 
 
 def _ranks(neighbors: Neighbors, number: int, medium: Medium) -> RenderResult:

@@ -40,15 +40,20 @@ _MOST_CHOSEN = 200  # of the rows that the user chose
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
     shown = table.shown
     views = _views(table)
-    heading = list(_heading(table, shown))
+    heading, *meaning = _heading(table, shown)
     notes = list(_notes(table, shown))
-    yield from heading
-
+    yield heading
     is_slide = table.style.heat and medium_of(console).widest
+    is_beside = is_slide and table.is_similarity  # the texts beside the picture
+    if not is_beside:
+        yield from meaning
+
     below_each_other = 1 if is_slide else len(views)
     lines_elsewhere = 2 * below_each_other + 1  # titles, blank lines, the next prompt
-    if not table.style.bare:
-        lines_elsewhere += len(heading) + len(notes)
+    if is_beside:
+        lines_elsewhere = 1
+    elif not table.style.bare:
+        lines_elsewhere += 1 + len(meaning) + len(notes)
     blocks: list[list[RenderableType]] = []
     for view in views:
         most_rows = _most_rows(table, view, views, options)
@@ -61,6 +66,9 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
                 name = "The cosines of the angles; one column per pair"
         matrix = _drawn(table, view, most_rows, lines)
         blocks.append([title(name), matrix] if name else [matrix])
+    if is_beside and not table.style.bare:
+        blocks.append([*meaning, "", *notes])
+        notes = []
     if is_slide:
         yield Flow(blocks)
     else:
