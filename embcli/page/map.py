@@ -46,7 +46,6 @@ class Map(Composite):
     rows: np.ndarray  # (n, D)
     labels: Sequence[Text]  # of the rows, (n,); a point has the style of its label
     bare: bool = False  # whether few other lines are on the page
-    notes: Sequence[RenderableType] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         parts = list(self._parts(console, options))
@@ -88,7 +87,6 @@ class Map(Composite):
         without_room = len(self.labels) - len(texts)
         if without_room:
             yield LeftOut(f"Left out: {counted(without_room, 'label')} without room.")
-        yield from self.notes
 
     def _texts(
         self,

@@ -114,8 +114,7 @@ def strip(
 def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit) -> Shades:
     """Return numbers, (rows, bins), as a blank line that an SVG picture fills with their colours.
 
-    They also fill the blank lines below it, if rows take several. Their paths, one for each colour,
-    are meta data of the line's style.
+    Their paths, one for each colour, are meta data of the line's style.
     """
     colors = colors_of(console)
     names = np.array([color.get_truecolor().hex for color in [*colors, _MARK, _MARK]])
@@ -125,8 +124,7 @@ def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit
         for place, color in enumerate(row):
             paths[color] += f"M{place} {row_number}.5h1"
     elements = [f'<path stroke="{color}" d="{path}"/>' for color, path in paths.items()]
-    height = fit.lines_per_row * LINE + 0.25
-    size = f"scale({fit.width * CELL / len(rows[0]):g} {height / fit.rows_per_line:g})"
+    size = f"scale({fit.width * CELL / len(rows[0]):g} {(LINE + 0.25) / fit.rows_per_line:g})"
     svg = f'<g transform="{size}" {CRISP}>{"".join(elements)}</g>'
     return Shades(" " * fit.width, Style.from_meta({"svg": svg}), no_wrap=True)
 
@@ -273,10 +271,6 @@ class Strips(Composite):
         rows_per_line = min(rows_needed, density.rows_per_line)
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _clamp(highest, WIDEST)
-        if self.square and rows == columns and density.columns_per_cell > 1:
-            # All rows are one strip.
-            lines_per_row = _clamp(available // 2, height)
-            rows_per_line = math.ceil(rows / row_step)
 
         is_picture = medium.is_file or medium.has_fine_cells
         is_sampled = self.lines is not None or not is_picture
@@ -319,12 +313,11 @@ class Strips(Composite):
             for start, stop in pairwise([*starts, len(values)]):
                 numbers = values[start:stop]
                 if density.columns_per_cell > 1:
-                    strips.append(fine_strip(numbers, scale, console, fit))
-                    strips += [Shades()] * (fit.lines_per_row - 1)
+                    line = fine_strip(numbers, scale, console, fit)
                 else:
                     is_stacked = fit.rows_per_line > 1
                     line = strip(numbers, scale, console, fit.cells_per_bin, is_stacked)
-                    strips += [line] * fit.lines_per_row
+                strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             names = [name for name in (in_line(block.title), column) if name]
@@ -333,24 +326,21 @@ class Strips(Composite):
         middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
 
         def at_lines(label: Label) -> Label:
-            if self.square and np.array_equal(np.array(label.cells), self.numbers):
-                cells: list[object] = [""] * (len(starts) * fit.lines_per_row)
-                lines_of_row = fit.lines_per_row / (fit.row_step * fit.rows_per_line)
-                for place in self._ticks(fit):  # which the columns have, too
-                    cells[int((place + 0.4) * lines_of_row)] = self.numbers[place]
-                return label._replace(cells=cells)
             cells = [label.cells[start * fit.row_step] for start in starts]
-            spread = label._replace(cells=cells).spread(fit.lines_per_row, middle)
-            if density.columns_per_cell == 1 or fit.lines_per_row % 2:
-                return spread
-            texts = spread.texts
-            for text in texts:
-                text.stylize(HALF_A_LINE_LOWER)
-            return spread._replace(cells=texts)
+            if self.square and np.array_equal(np.array(label.cells), self.numbers):
+                cells = [""] * len(starts)
+                for place in self._ticks(fit):  # which the columns have, too
+                    line = np.searchsorted(starts, place // fit.row_step, "right") - 1
+                    cells[line] = self.numbers[place]
+            return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_lines, labels))
         trailing_of_lines = list(map(at_lines, self.trailing))
-        return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
+        table = ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
+        if fit.lines_per_row % 2 == 0:
+            for label_column in table.columns[: len(labels)]:
+                label_column.style = HALF_A_LINE_LOWER
+        return table
 
     def _axis(self, fit: Fit) -> str:
         """Return the numbers of the first and the last column, and ticks between them."""

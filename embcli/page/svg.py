@@ -138,10 +138,10 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
         look += f' fill="{style.color.get_truecolor().hex}"'
     if style.bold:
         look += ' font-weight="bold"'
-    for text, cells, is_wide, _ in runs(segment.text):
+    for text, cells, is_apart in runs(segment.text):
         width = cells * CELL
         code = html.escape(text).replace(" ", "&#160;")
-        if is_wide:
+        if is_apart and not _RIGHT_TO_LEFT.match(text):
             middle = x + width / 2
             yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
         else:
@@ -150,32 +150,27 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
 
 
 class Run(NamedTuple):
-    """Part of a text: narrow characters, or a wide one alone, or words from right to left."""
+    """Part of a text: narrow characters, or one that has a place of its own."""
 
     text: str
     cells: int
-    is_wide: bool
-    is_right_to_left: bool = False
+    is_apart: bool  # whether it is a wide character, or words from right to left
 
 
 def runs(text: str) -> Iterator[Run]:
     """Yield the parts of a text.
 
-    A viewer would also move what stands between words from right to left, such as their IDs.
+    Words from right to left are apart, so that no viewer moves what is beside them, as their IDs.
     """
     for place, part in enumerate(_RIGHT_TO_LEFT.split(text)):
         if place % 2:
-            yield Run(part, cell_len(part), False, True)
-        else:
-            yield from _runs_from_left(part)
-
-
-def _runs_from_left(text: str) -> Iterator[Run]:
-    graphemes, _ = split_graphemes(text)
-    for is_wide, run in groupby(graphemes, lambda grapheme: grapheme[2] > 1):
-        spans = list(run)
-        if not is_wide:
-            width = sum(cells for _, _, cells in spans)
-            spans = [(spans[0][0], spans[-1][1], width)]
-        for start, end, cells in spans:
-            yield Run(text[start:end], cells, is_wide)
+            yield Run(part, cell_len(part), True)
+            continue
+        graphemes, _ = split_graphemes(part)
+        for is_wide, run in groupby(graphemes, lambda grapheme: grapheme[2] > 1):
+            spans = list(run)
+            if not is_wide:
+                width = sum(cells for _, _, cells in spans)
+                spans = [(spans[0][0], spans[-1][1], width)]
+            for start, end, cells in spans:
+                yield Run(part[start:end], cells, is_wide)

@@ -169,10 +169,7 @@ class Shortened:
     text: Text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        text = self.text.copy()
-        text.plain = shorten(text.plain, options.max_width)
-        text.no_wrap = True
-        yield text
+        yield Text(shorten(self.text.plain, options.max_width), self.text.style, no_wrap=True)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(min(SHORTEST, self.text.cell_len), self.text.cell_len)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -165,10 +165,9 @@ class WeightMatrix(Result, verb="weights"):
         yield title(self.title)
         if self.is_map:
             labels = row_names(ids, self.encoding)
-            notes: list[Any] = [*omitted(missing, parameters=("rows",))]
-            if not self.style.bare:
-                notes += ["", *self._facts()]
-            yield Map(values, labels, self.style.bare, notes)
+            yield Map(values, labels, self.style.bare)
+            yield from omitted(missing, parameters=("rows",))
+            yield ""
         else:
             yield Matrix(
                 self._labels(ids),
@@ -182,7 +181,7 @@ class WeightMatrix(Result, verb="weights"):
                 has_notes=not self.style.bare,
                 most_lines=most_lines,
             )
-            yield from self._facts()
+        yield from self._facts()
 
     def _labels(self, ids: np.ndarray) -> list[Label]:
         from embcli.page import Label, written

@@ -86,10 +86,9 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
     ids = neighbors.search.rankings[number].ids
     query = safe_text(_query_in_words(neighbors, number), "strong")
     labels = [query, *row_names(ids, neighbors.encoding)]
-    notes = []
+    yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare)
     if neighbors.metric == "cosine":
-        notes.append(safe_text("Each row is scaled to length 1 first, as by cosine."))
-    yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare, notes)
+        yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 
 
 def _ranks(neighbors: Neighbors, number: int, medium: Medium) -> RenderResult:

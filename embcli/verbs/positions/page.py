@@ -40,21 +40,22 @@ _MOST_CHOSEN = 200  # of the rows that the user chose
 def page(table: PositionTable, console: Console, options: ConsoleOptions) -> RenderResult:
     shown = table.shown
     views = _views(table)
-    heading, *meaning = _heading(table, shown)
+    heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
-    yield heading
     is_slide = table.style.heat and medium_of(console).widest
-    is_beside = is_slide and table.is_similarity  # the texts beside the picture
-    if not is_beside:
-        yield from meaning
+    beside: list[Text] = []  # the square picture of a slide
+    if is_slide and table.is_similarity and not table.style.bare:
+        beside = heading[1:] + notes
+        del heading[1:], notes[:]
+    yield from heading
 
     below_each_other = 1 if is_slide else len(views)
-    lines_elsewhere = 2 * below_each_other + 1  # titles, blank lines, the next prompt
-    if is_beside:
-        lines_elsewhere = 1
-    elif not table.style.bare:
-        lines_elsewhere += 1 + len(meaning) + len(notes)
-    blocks: list[list[RenderableType]] = []
+    lines_elsewhere = 2 * below_each_other  # titles, blank lines
+    if not is_slide:
+        lines_elsewhere += 1  # the next prompt
+    if not table.style.bare:
+        lines_elsewhere += len(heading) + len(notes)
+    blocks: list[Sequence[RenderableType]] = []
     for view in views:
         most_rows = _most_rows(table, view, views, options)
         lines = None
@@ -66,9 +67,8 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
                 name = "The cosines of the angles; one column per pair"
         matrix = _drawn(table, view, most_rows, lines)
         blocks.append([title(name), matrix] if name else [matrix])
-    if is_beside and not table.style.bare:
-        blocks.append([*meaning, "", *notes])
-        notes = []
+    if beside:
+        blocks.append(beside)
     if is_slide:
         yield Flow(blocks)
     else:
