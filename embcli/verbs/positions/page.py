@@ -49,10 +49,11 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         del heading[1:], notes[:]
     yield from heading
 
-    below_each_other = 1 if is_slide else len(views)
-    lines_elsewhere = 2 * below_each_other  # titles, blank lines
-    if not is_slide:
-        lines_elsewhere += 1  # the next prompt
+    below_each_other = len(views)
+    lines_elsewhere = 2 * len(views) + 1  # titles, blank lines, the next prompt
+    if is_slide:
+        below_each_other = 1
+        lines_elsewhere = len(views) + len(notes[:1])
     if not table.style.bare:
         lines_elsewhere += len(heading) + len(notes)
     blocks: list[Sequence[RenderableType]] = []
