@@ -28,7 +28,7 @@ from embcli.page import (
 )
 from embcli.page.colors import colors_of, token_background
 from embcli.page.table import GAP, least_width
-from embcli.tokens import shown, token_text
+from embcli.tokens import shown
 from embcli.verbs.tokenizers import Tokenizers
 from embcli.wording import counted
 
@@ -124,7 +124,7 @@ def _token_text(token: bytes, place: int, available: int, background: Background
         return Text(f"{text}{_CUT}")
     if text.strip("␣"):  # A space beside letters can be seen by its colour.
         text = text.replace("␣", " ")
-    if token.decode(errors="replace") != token_text(token):  # bytes, which are no text
+    if text.startswith("\\x"):  # bytes, which are no text
         return Text(text, token_style(place))
     return Text(text, token_background(place, background))
 
