@@ -210,13 +210,12 @@ class Result:
         run = {} if self.content == "page" else self.records().run
         opened = [run, run.get("base", {}), run.get("tuned", {})]
         models = [short_name(each["from"]) for each in opened if "from" in each]
-        names = models
-        if run.get("encoding") and not models:
-            names = [short_name(run["encoding"])]
+        encodings = filter(None, run.get("encodings") or [run.get("encoding")])
+        names = dict.fromkeys([*models, *map(short_name, encodings)])
         source = [f"embcli {__version__}", *names]
         if "seed" in run:
             source.append(f"seed {run['seed']}")
-        heading = self.style.slide or self._subject or " and ".join(names) or self._verb
+        heading = self.style.slide or self._subject or " and ".join(models or names) or self._verb
         return Frame(
             is_slide=self.style.slide is not None,
             heading=heading,

@@ -21,7 +21,7 @@ from tests.readers import from_png
 TEXT = "{http://www.w3.org/2000/svg}text"
 FRAME = Frame(True, "Heading", "source", [], Sentence("give less"))
 CELL = 12.04  # pixels
-GRAPHEMES = ["A", "b", "学", "生", "x", "👋🏽", "e\u0301", "|"]
+PARTS = ["A", "b", "学", "生", "x", "👋🏽", "e\u0301", "שלום", "|"]
 
 
 def drawn(text: str, lines: int = 1) -> str:
@@ -88,7 +88,7 @@ def test_a_slide_says_what_it_is_about_and_its_source(in_process, command, headi
 
 
 def test_characters_of_a_picture_are_in_their_cells():
-    line = "".join(GRAPHEMES)
+    line = "".join(PARTS)
     svg = exported(safe_text(line), "svg", 40, "light").decode()
     html = exported(safe_text(line), "html", 40, "light").decode()
 
@@ -99,9 +99,11 @@ def test_characters_of_a_picture_are_in_their_cells():
         start = float(text.attrib["x"]) - (CELL if is_wide else 0)
         assert width == pytest.approx(CELL * cell_len("".join(text.itertext())))
         found["".join(text.itertext())] = start / CELL
-    assert found == pytest.approx({"Ab": 0, "学": 2, "生": 4, "x": 6, "👋🏽": 7, "e\u0301|": 9})
-    boxes = re.findall(r'<span style="display: inline-block; width: 2ch">(.+?)</span>', html)
-    assert boxes == ["学", "生", "👋🏽"]
+    assert found == pytest.approx(
+        {"Ab": 0, "学": 2, "生": 4, "x": 6, "👋🏽": 7, "e\u0301": 9, "שלום": 10, "|": 14}
+    )
+    boxes = re.findall(r'<span style="display: inline-block; width: .ch">(.+?)</span>', html)
+    assert boxes == ["学", "生", "👋🏽", "שלום"]
 
 
 def test_a_heat_map_has_all_columns_and_most_of_the_lines():
@@ -111,6 +113,24 @@ def test_a_heat_map_has_all_columns_and_most_of_the_lines():
     strips = re.findall(r'<g transform="translate.*?</g>', svg)
     assert len(strips) >= 13
     assert all("M255 0.5h1" in strip for strip in strips)
+
+
+@cases
+def test_a_label_is_at_the_middle_of_its_rows_lines(rows, lines):
+    weights = embcli.seeded(vocab=rows, dim=3).weights()
+    svg = weights.styled(heat=True, slide="Rows").page("svg").decode()
+
+    tops = re.findall(r'translate\(\S+ (\S+)\)"><g', svg)
+    middles = np.reshape(np.array(tops, float), (rows, lines)).mean(axis=1)
+    labels = re.findall(r'<text x="0" y="(\S+)" textLength="\S+">&#160;\d<', svg)
+    assert np.array(labels, float) - middles == pytest.approx(18.5)
+
+
+@cases
+def test_what_is_said_of_a_square_picture_is_beside_it(in_process, command, words):
+    svg = in_process.ok(*shlex.split(command), "--slide", "", "-f", "svg").text
+    (x,) = re.findall(rf'<text x="(\S+)" [^>]+>{words}', svg.replace("&#160;", " "))
+    assert float(x) > 40 * CELL
 
 
 @cases

@@ -66,7 +66,7 @@ def test_running_text_has_all_tokens_and_counts_them_by_lines(in_process, column
     expected = [*chain.from_iterable(lines_of_text(name, RUNNING) for name in names)]
     assert [*map(int, counts)] == expected
 
-    texts = re.findall(r"\x1b\[[\d;]*48;2;[\d;]+m([^\x1b]*)", page)
+    texts = re.findall(r"\x1b\[[\d;]*[34]8;2;[\d;]+m([^\x1b]*)", page)
     tokens = []
     for name in names:
         theirs = encodings.get(name).tiktoken

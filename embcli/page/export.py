@@ -278,7 +278,7 @@ def _html_code(page: RenderableType, width: int, background: Background) -> str:
     code = ""
     for text, style, _ in Segment.simplify(segments):
         element = "".join(map(_html_run, runs(text)))
-        if style and style.meta:
+        if style and "svg" in style.meta:
             element = style.meta["svg"]
         css = style.get_html_style(_THEMES[background]) if style else ""
         code += f'<span style="{css}">{element}</span>' if css else element
@@ -286,9 +286,9 @@ def _html_code(page: RenderableType, width: int, background: Background) -> str:
 
 
 def _html_run(run: Run) -> str:
-    """Return part of a text as HTML; a wide character takes two columns in any font."""
+    """Return part of a text as HTML; what is apart takes its columns in any font."""
     text = html.escape(run.text)
-    return _BOX.format(cells=run.cells, text=text) if run.is_wide else text
+    return _BOX.format(cells=run.cells, text=text) if run.is_apart else text
 
 
 def png(svg: str, background: Background = "light", zoom: float = _ZOOM) -> bytes:

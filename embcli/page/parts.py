@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from embcli.selection import Excerpt
 
-_GAP = 3  # cells between blocks side by side
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
@@ -188,6 +187,7 @@ class Flow(Composite):
     """
 
     blocks: Sequence[Sequence[RenderableType]]
+    gap: int = 3  # cells between blocks
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows: list[list[Constrain]] = []
@@ -195,23 +195,23 @@ class Flow(Composite):
         options = options.update(max_width=widest or options.max_width)
         groups = [Group(*block) for block in self.blocks]
         sizes = [Measurement.get(console, options, group) for group in groups]
-        has_one_row = widest and sum(size.minimum + _GAP for size in sizes) <= widest
+        has_one_row = widest and sum(size.minimum + self.gap for size in sizes) <= widest
         room = 0
         for group, (least, width) in zip(groups, sizes, strict=True):
             if has_one_row:
-                width = min(width, max(least, options.max_width // len(groups) - _GAP))
-            elif widest and least <= room:
+                width = min(width, max(least, options.max_width // len(groups) - self.gap))
+            if widest and 0 < least <= room:
                 width = min(width, room)
             if width > room:
                 rows.append([])
                 room = options.max_width
             rows[-1].append(Constrain(group, width))
-            room -= width + _GAP
+            room -= width + self.gap
 
         for place, row in enumerate(rows):
             if place:
                 yield ""
-            table = SideBySide.grid(padding=(0, _GAP))
+            table = SideBySide.grid(padding=(0, self.gap))
             table.add_row(*row)
             table.width = Measurement.get(console, options, table).maximum
             yield table

@@ -27,7 +27,7 @@ from rich.text import Text
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
 from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
-from embcli.page.svg import CELL, CRISP, LINE
+from embcli.page.svg import CELL, CRISP, HALF_A_LINE_LOWER, LINE
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
@@ -336,7 +336,11 @@ class Strips(Composite):
 
         labels_of_lines = list(map(at_lines, labels))
         trailing_of_lines = list(map(at_lines, self.trailing))
-        return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
+        table = ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
+        if fit.lines_per_row % 2 == 0:
+            for label_column in table.columns[: len(labels)]:
+                label_column.style = HALF_A_LINE_LOWER
+        return table
 
     def _axis(self, fit: Fit) -> str:
         """Return the numbers of the first and the last column, and ticks between them."""

@@ -6,11 +6,12 @@ rich's own export takes a wide character, which fills two cells, for one.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from rich.cells import split_graphemes
+from rich.cells import cell_len, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import TerminalTheme
@@ -36,7 +37,11 @@ _BELOW = 1.6  # lines below: a small one, and margins
 _SOURCE = 0.7  # its scale
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
+HALF_A_LINE_LOWER = Style.from_meta({"lower": LINE / 2})
 CRISP = 'shape-rendering="crispEdges"'
+# Words of Hebrew, Arabic and other scripts in these blocks of Unicode, and the blanks between them.
+_LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+_RIGHT_TO_LEFT = re.compile(f"({_LETTER}+(?: +{_LETTER}+)*)")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
@@ -118,7 +123,7 @@ def _background(segment: Segment, x: float, y: float) -> Iterator[str]:
         size = f'width="{width:g}" height="{LINE + 0.25:g}"'
         color = style.bgcolor.get_truecolor().hex
         yield f'<rect fill="{color}" x="{x:g}" y="{y:g}" {size} {CRISP}/>'
-    if style.meta:
+    if "svg" in style.meta:
         yield f'<g transform="translate({x:g} {y:g})">{style.meta["svg"]}</g>'
 
 
@@ -127,15 +132,16 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     if not segment.text.strip():
         return
     style = segment.style or Style.null()
+    y += style.meta.get("lower", 0.0)
     look = ""
     if style.color:
         look += f' fill="{style.color.get_truecolor().hex}"'
     if style.bold:
         look += ' font-weight="bold"'
-    for text, cells, is_wide in runs(segment.text):
+    for text, cells, is_apart in runs(segment.text):
         width = cells * CELL
         code = html.escape(text).replace(" ", "&#160;")
-        if is_wide:
+        if is_apart and not _RIGHT_TO_LEFT.match(text):
             middle = x + width / 2
             yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
         else:
@@ -144,20 +150,27 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
 
 
 class Run(NamedTuple):
-    """Part of a text: narrow characters, or a wide one alone."""
+    """Part of a text: narrow characters, or one that has a place of its own."""
 
     text: str
     cells: int
-    is_wide: bool
+    is_apart: bool  # whether it is a wide character, or words from right to left
 
 
 def runs(text: str) -> Iterator[Run]:
-    """Yield the parts of a text."""
-    graphemes, _ = split_graphemes(text)
-    for is_wide, run in groupby(graphemes, lambda grapheme: grapheme[2] > 1):
-        spans = list(run)
-        if not is_wide:
-            width = sum(cells for _, _, cells in spans)
-            spans = [(spans[0][0], spans[-1][1], width)]
-        for start, end, cells in spans:
-            yield Run(text[start:end], cells, is_wide)
+    """Yield the parts of a text.
+
+    Words from right to left are apart, so that no viewer moves what is beside them, as their IDs.
+    """
+    for place, part in enumerate(_RIGHT_TO_LEFT.split(text)):
+        if place % 2:
+            yield Run(part, cell_len(part), True)
+            continue
+        graphemes, _ = split_graphemes(part)
+        for is_wide, run in groupby(graphemes, lambda grapheme: grapheme[2] > 1):
+            spans = list(run)
+            if not is_wide:
+                width = sum(cells for _, _, cells in spans)
+                spans = [(spans[0][0], spans[-1][1], width)]
+            for start, end, cells in spans:
+                yield Run(part[start:end], cells, is_wide)

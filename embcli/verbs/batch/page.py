@@ -18,6 +18,7 @@ from embcli.page import (
     Matrix,
     Note,
     Values,
+    medium_of,
     omission,
     rows_that_fit,
     ruled,
@@ -33,7 +34,6 @@ from embcli.verbs.batch import Batches
 from embcli.wording import counted
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
-_FEW_SAMPLES = 1  # which can have a table of their tokens
 _FEWEST_DRAWN_SAMPLES = 2
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
@@ -47,7 +47,8 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     elif batches._is_drawn:
         yield _picture(batches, most_lines)
     else:
-        yield from _table_of_ids(batches, width)
+        few_samples = 4 if medium_of(console).widest else 1
+        yield from _table_of_ids(batches, width, few_samples)
     if batches.style.bare:
         return
     if not batches._draws_windows:
@@ -120,7 +121,7 @@ def _losses(batches: Batches) -> RenderResult:
 # --- the table of IDs ---
 
 
-def _table_of_ids(batches: Batches, width: int) -> RenderResult:
+def _table_of_ids(batches: Batches, width: int, few_samples: int) -> RenderResult:
     """Yield the inputs and targets of some samples, as IDs and, if there is room, as tokens.
 
     The tokens are beside all IDs or, of few samples, in a table below; of others, the middle ones
@@ -140,7 +141,7 @@ def _table_of_ids(batches: Batches, width: int) -> RenderResult:
         whole, short = ([*labels, Label("tokens", words, "left")] for words in _words(batches, ids))
         if replace(table, labels=whole).fits(width):
             table = replace(table, labels=whole)
-        elif len(samples) <= _FEW_SAMPLES and least_width(whole, 0) <= width:
+        elif len(samples) <= few_samples and least_width(whole, 0) <= width:
             below = ("", ruled(whole))
         elif replace(table, labels=short).fits(width):
             table = replace(table, labels=short)

@@ -45,7 +45,7 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
-        yield Flow([[tree] for tree in trees])
+        yield Flow([[tree] for tree in trees], gap=4)
     yield ""
     yield _totals(result)
     yield from _stop(result)

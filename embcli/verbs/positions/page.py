@@ -42,14 +42,21 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     views = _views(table)
     heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
+    is_slide = table.style.heat and medium_of(console).widest
+    beside: list[Text] = []  # the square picture of a slide
+    if is_slide and table.is_similarity and not table.style.bare:
+        beside = heading[1:] + notes
+        del heading[1:], notes[:]
     yield from heading
 
-    is_slide = table.style.heat and medium_of(console).widest
-    below_each_other = 1 if is_slide else len(views)
-    lines_elsewhere = 2 * below_each_other + 1  # titles, blank lines, the next prompt
+    below_each_other = len(views)
+    lines_elsewhere = 2 * len(views) + 1  # titles, blank lines, the next prompt
+    if is_slide:
+        below_each_other = 1
+        lines_elsewhere = len(views) + len(notes[:1])
     if not table.style.bare:
         lines_elsewhere += len(heading) + len(notes)
-    blocks: list[list[RenderableType]] = []
+    blocks: list[Sequence[RenderableType]] = []
     for view in views:
         most_rows = _most_rows(table, view, views, options)
         lines = None
@@ -61,6 +68,8 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
                 name = "The cosines of the angles; one column per pair"
         matrix = _drawn(table, view, most_rows, lines)
         blocks.append([title(name), matrix] if name else [matrix])
+    if beside:
+        blocks.append(beside)
     if is_slide:
         yield Flow(blocks)
     else:

@@ -45,6 +45,7 @@ class Tokenizers(Result, verb="tokenizers"):
         characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,
+            "encodings": [encoding.name for encoding in self.encodings],
             "sequences": len(self.texts),
             "characters": characters,
             "bytes": self.bytes,

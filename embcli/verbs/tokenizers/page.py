@@ -1,7 +1,8 @@
 """The page of a text under tokenizers: its tokens as running text, and their numbers.
 
-Each token has a background or, without colour, a mark after it. Each encoding has its lines below
-those of the one before, and each line of the text its number of tokens.
+Each token has a background, unless it is bytes of a character, which only have a colour; without
+colours, a mark is after each. Each encoding has its lines below those of the one before, and each
+line of the text its number of tokens.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from embcli.page import (
     safe_text,
     shorten,
     title,
+    token_style,
 )
 from embcli.page.colors import colors_of, token_background
 from embcli.page.table import GAP, least_width
@@ -122,6 +124,8 @@ def _token_text(token: bytes, place: int, available: int, background: Background
         return Text(f"{text}{_CUT}")
     if text.strip("␣"):  # A space beside letters can be seen by its colour.
         text = text.replace("␣", " ")
+    if text.startswith("\\x"):  # bytes, which are no text
+        return Text(text, token_style(place))
     return Text(text, token_background(place, background))
 
 
