@@ -47,8 +47,7 @@ class Opened:
         notes: Notes | None = None,
     ) -> None:
         if not hasattr(source, "resized"):
-            ways = "embcli.open(path) and embcli.seeded(vocab, dim)"
-            raise WrongTypeError(f"a model is not made of {source!r}; {ways} return one")
+            raise WrongTypeError("embcli.open(path) and embcli.seeded(vocab, dim) return a model")
         self.source = source
         self.encoding = encoding  # reads texts; None if it is unknown
         self.notes = notes or Notes()  # remarks on how it was opened
