@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         MissingFileError,
         OutputError,
         RangeError,
+        WrongTypeError,
     )
     from embcli.model import Model, open, seeded
     from embcli.names import __version__ as __version__
@@ -42,6 +43,7 @@ __all__ = [
     "OutputError",
     "RangeError",
     "Result",
+    "WrongTypeError",
     "count",
     "explain",
     "open",

@@ -47,9 +47,9 @@ class InputError(EmbcliError):
     """The input is missing, unreadable, malformed or out of range.
 
     >>> import embcli
-    >>> embcli.seeded(vocab=6, dim=3)[2, 1]
+    >>> embcli.seeded(vocab=6, dim=3)[[[1], [2, 3]]]
     Traceback (most recent call last):
-    embcli.errors.InputError: a pair is not an ID: model[2][1] is a number, ...
+    embcli.errors.InputError: sequences of lengths [1, 2] are not one array of IDs; ...
     """
 
 
@@ -64,12 +64,22 @@ class IdError(InputError, IndexError):
 
 
 class RangeError(InputError, ValueError):
-    """A number is out of range, or chooses nothing that is there.
+    """A number is out of range, or a number or name chooses nothing that is there.
 
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).weights(rows="4:8")
     Traceback (most recent call last):
     embcli.errors.RangeError: row 7 is out of range: there are 6, from 0 to 5
+    """
+
+
+class WrongTypeError(InputError, TypeError):
+    """A value is of another type than the parameter takes.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab="6")
+    Traceback (most recent call last):
+    embcli.errors.WrongTypeError: vocab must be a whole number, not '6'
     """
 
 
@@ -156,7 +166,7 @@ def whole_number(
 ) -> int:
     """Return an integer of Python or of numpy as Python's.
 
-    Raises InputError for another type, and RangeError for an integer out of range.
+    Raises WrongTypeError for another type, and RangeError for an integer out of range.
     """
     name = Parameter(parameter)
     try:
@@ -164,7 +174,7 @@ def whole_number(
     except TypeError:
         wrong = "{parameter} must be a whole number, not {given}"
         given = repr(value)[:60]
-        raise InputError(Sentence(wrong, parameter=name, given=given)) from None
+        raise WrongTypeError(Sentence(wrong, parameter=name, given=given)) from None
     if not least <= number <= most:
         wrong = "{parameter} must be from {least} to {most}, not {given}"
         if most == math.inf:
@@ -177,19 +187,19 @@ _LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 def check_number(parameter: str, value: Any, least: float) -> None:
-    """Raise InputError for a value that is no number, RangeError for one out of range or NaN."""
+    """Raise WrongTypeError for no number, and RangeError for one out of range or NaN."""
     name = Parameter(parameter)
     is_number = isinstance(value, Real)
     if not is_number:
         wrong = "{parameter} must be a number, not {given!r}"
-        raise InputError(Sentence(wrong, parameter=name, given=value))
+        raise WrongTypeError(Sentence(wrong, parameter=name, given=value))
     if not least <= value <= _LARGEST_FLOAT32:
         wrong = "{parameter} must be a finite float32 of at least {least}, not {given}"
         raise RangeError(Sentence(wrong, parameter=name, least=least, given=value))
 
 
 def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: str = "") -> None:
-    """Raise InputError for a name that is not one of those to choose from.
+    """Raise RangeError for a name that is not one of those to choose from.
 
     None stands for a default.
     """
@@ -201,7 +211,7 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
         given=str(name),
         names=", ".join(names),
     )
-    raise InputError(unknown, hint)
+    raise RangeError(unknown, hint)
 
 
 def check_choices(

@@ -114,11 +114,10 @@ ROWS = (
     Format("ids", ("tokens",)),
 )
 FORMATS: dict[str, Format] = {row.name: row for row in ROWS}
-ALIASES: dict[str, FormatName] = {"md": "markdown", "jsonl": "ndjson"}
+ALIASES: dict[str, FormatName] = {"md": "markdown", "jsonl": "ndjson", "txt": "table"}
 # A suffix is a dot and the name of a format, or another word for it.
 SUFFIXES: dict[str, FormatName] = {f".{row.name}": row.name for row in ROWS}
 SUFFIXES |= {f".{alias}": name for alias, name in ALIASES.items()}
-SUFFIXES[".txt"] = "table"
 VIEWS: tuple[FormatName, ...] = get_args(PageFormat)
 PICTURES: tuple[PictureFormat, ...] = get_args(PictureFormat)
 

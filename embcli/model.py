@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from embcli.errors import InputError
+from embcli.errors import InputError, WrongTypeError
 from embcli.opened import Opened
 from embcli.text import array_of
 from embcli.tokens import check_ids
@@ -96,12 +96,14 @@ class Model(Opened):
         if isinstance(key, str):
             return self.lookup(key, show=("token",), position="none").matrix("token")
         if isinstance(key, tuple):
-            raise InputError("a pair is not an ID: model[2][1] is a number, model[[2, 1]] are rows")
+            raise WrongTypeError(
+                "a pair is not an ID: model[2][1] is a number, model[[2, 1]] are rows"
+            )
         if isinstance(key, slice):
             try:
                 key = np.arange(*key.indices(len(self)))
             except TypeError as error:
-                raise InputError(str(error)) from None
+                raise WrongTypeError(str(error)) from None
         ids = array_of(key)
         tokens = self.tokens(ids)
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
@@ -110,12 +112,16 @@ class Model(Opened):
         return rows.reshape(*ids.shape, rows.shape[1])
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise InputError(
+        raise WrongTypeError(
             "a model is not a list of rows: model[:] is the array of all rows, model[0:5] of five"
         )
 
     __iter__ = __array__ = _refuse
 
+
+# Errors for a wrong call begin with these names.
+for _name in ("open", "seeded"):
+    vars(Opened)[_name].__func__.__qualname__ = f"embcli.{_name}"
 
 open = Model.open
 seeded = Model.seeded

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli import names
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, Notes, WrongTypeError
 from embcli.layer import Source, shape_of
 from embcli.text import Sequences, encode_sequences, remark_special, sequences_of
 from embcli.tokens import Tokens
@@ -46,6 +46,8 @@ class Opened:
         encoding: Encoding | None = None,
         notes: Notes | None = None,
     ) -> None:
+        if not hasattr(source, "resized"):
+            raise WrongTypeError("embcli.open(path) and embcli.seeded(vocab, dim) return a model")
         self.source = source
         self.encoding = encoding  # reads texts; None if it is unknown
         self.notes = notes or Notes()  # remarks on how it was opened
@@ -79,7 +81,9 @@ class Opened:
 
         if not isinstance(path, (str, PathLike)):
             given = repr(path)[:60]
-            raise InputError(Sentence("{path} must be a text or a Path, not {given}", given=given))
+            raise WrongTypeError(
+                Sentence("{path} must be a text or a Path, not {given}", given=given)
+            )
         remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
-from embcli.errors import InputError, RangeError
+from embcli.errors import InputError, RangeError, WrongTypeError
 from embcli.wording import Parameter, Sentence
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def select(spec: Selection | None, size: int, what: str) -> np.ndarray:
         if not all(isinstance(number, Integral) for number in numbers):
             parameter = Parameter("columns" if what == "column" else "rows")
             wrong = "{parameter} must be a text such as '0:5,100' or a list of indices, not {given}"
-            raise InputError(Sentence(wrong, parameter=parameter, given=str(spec)[:60]))
+            raise WrongTypeError(Sentence(wrong, parameter=parameter, given=str(spec)[:60]))
         spec = ",".join(map(str, numbers))
 
     ranges = [_range_of(part.strip(), size, what) for part in spec.split(",")]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from embcli.errors import EmbcliError, InputError, Notes
+from embcli.errors import EmbcliError, InputError, Notes, WrongTypeError
 from embcli.names import Shape
 from embcli.selection import hint_at_spelling
 from embcli.tokens import Tokens, shown
@@ -152,7 +152,7 @@ def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     if ids.size and ids.dtype.kind not in "iu":
         given = reprlib.repr(values)
         wrong = f"this is neither a text nor a list of token IDs, such as [2]: {given}"
-        raise InputError(wrong)
+        raise WrongTypeError(wrong)
     if ids.ndim > most_dimensions:
         wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
         raise InputError(f"{wrong}; ids[0] has one less")

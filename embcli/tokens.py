@@ -287,7 +287,7 @@ def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
             return int(ids[0])
     what = f"{text!r} is {counted(len(encoding.encode(text)), 'token')}"
     hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
-    raise InputError(Sentence("{rows} takes IDs and tokens, and {what}", what=what), hint)
+    raise InputError(f"{what}; a row is named by its ID or by one token", hint)
 
 
 _SHOWN = {

@@ -402,6 +402,11 @@ def test_values_out_of_range_raise_what_python_raises_too(call, kind):
     assert set(kind.split()) <= names
 
 
+def test_python_names_the_public_function_of_a_wrong_call():
+    with pytest.raises(TypeError, match=r"^embcli\.seeded\(\) got an unexpected .* 'dims'"):
+        embcli.seeded(dims=3)
+
+
 def test_results_are_sequences_whole_or_not_at_all(model):
     names = ("__len__", "__iter__", "__getitem__", "shape")
     for result in (model.tokenize(TEXT), model.lookup(TEXT), model.weights(), model.batch(BOOK)):

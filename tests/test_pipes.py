@@ -91,7 +91,8 @@ def test_a_pipe_of_another_format_is_told_which_one_is_read(in_process, writes, 
 def test_what_is_read_as_a_text_and_may_be_meant_otherwise_is_noted(in_process):
     piped = in_process("lookup", "--dim", "3", stdin=b"6109 3626\n")
     assert "embcli lookup --ids -" in piped.err
-    assert not in_process("lookup", "--dim", "3", stdin=b"6109 effort\n").err
+    assert not in_process("lookup", "--dim", "3", stdin=b"6109 effort").err
+    assert "echo -n" in in_process("tokenize", stdin=b"6109 effort\n").err
     assert "a switch takes no value" in in_process("compare", "--gradient", "true").err
 
 

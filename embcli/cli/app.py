@@ -425,8 +425,11 @@ def positions(
     embcli positions model.safetensors --similarity
     """
     chosen, path = named.chosen()
+    from embcli.positions import check_options
     from embcli.verbs import positions as verb
 
+    if chosen == "sinusoidal":
+        check_options("sinusoidal", seed=model.seed)
     return verb.positions(
         model.opened(path, _hint_at_word(path or "")),
         chosen,

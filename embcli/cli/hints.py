@@ -42,6 +42,8 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
     known = _facts()["commands"]
     parts = [first.casefold(), *re.split("[-_]", first.casefold())]
     meant = next((known[part] for part in parts if part in known), None)
+    if first == "help" and words[-1] in commands:
+        meant = f"{words[-1]} --help"
 
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
         hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"

@@ -55,6 +55,8 @@ def read(
         content = read_text(path, "TEXT", example)
         if path is None and re.fullmatch(_IDS, content, re.ASCII):
             say(f"the piped IDs are read as a text; for token IDs: {_verb(example)} --ids -")
+        elif path is None and not lines and re.fullmatch(".+\n", content):
+            say("the line end of the piped line is read as text; echo -n writes none")
     texts = lines_of(content) if lines else [content]
     return Sequences(texts=tuple(texts), many=lines)
 
@@ -65,7 +67,7 @@ def _refuse_several(inputs: dict[str, object]) -> None:
     if len(names) > 1:
         hint = ""
         if "--ids" in names:
-            hint = "Write the IDs as one word, with commas between: --ids 2,3,5,1"
+            hint = "Write IDs as one word: --ids 2,3,5,1; a switch (--shuffle) takes no value"
         elif names == ["TEXT", "--file"]:
             text = str(inputs["TEXT"])[:60]
             hint = f"TEXT is {text!r}: leave it out to read the file; a switch takes no value"

@@ -337,10 +337,13 @@ def _read_answer(step: TourStep) -> str:
 
 
 def _read_line(prompt: str) -> str:
-    """Return what is typed on a line, in lower case; `q` if the terminal is gone."""
+    """Return what is typed on a line, in lower case, or the key that it stands for, as `quit` does.
+
+    That is `q` if the terminal is gone.
+    """
     print(prompt, end="", flush=True)
     line = sys.stdin.buffer.readline() or b"q"
-    return line.decode(errors="replace").strip().lower()
+    return _rewritten(line.decode(errors="replace"), _RULES["keys"])
 
 
 def _read_key() -> str:

@@ -35,7 +35,7 @@ from embcli.encodings.tiktoken import (
     TiktokenEncoding,
     import_tiktoken,
 )
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, Notes, RangeError
 from embcli.names import MADE_FROM_TEXT
 from embcli.wording import Sentence
 
@@ -120,14 +120,14 @@ def get_several(names: str | Path | Iterable[str | Path], notes: Notes) -> tuple
 _of_tiktoken = lru_cache(TiktokenEncoding)
 
 
-def _unknown_error(name: str, known: list[str]) -> InputError:
+def _unknown_error(name: str, known: list[str]) -> RangeError:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), dict.fromkeys(known), n=3, cutoff=0.5)
     hint = f"encodings are {', '.join(DEFINITIONS)}, words:TEXTFILE and bpe:TEXTFILE:N"
     if near:
         hint = f"did you mean {' or '.join(near)}?"
-    return InputError(f"no encoding or model is named {name[:60]!r}; {hint}")
+    return RangeError(f"no encoding or model is named {name[:60]!r}; {hint}")
 
 
 # What is said of a file by which alone nobody knows what its model makes of it.

@@ -24,12 +24,13 @@ _NAMES = {
     "absolute": "learned",
     **{kind: kind for kind in (*KINDS, NO_POSITIONS)},
 }
-# The options that a kind has; `ids` names the token row that positions are applied to.
+# The options that a kind has; `ids` names the token row that positions are applied to, which a
+# seed draws.
 OPTIONS: dict[PositionKind, tuple[str, ...]] = {
-    "learned": (),
+    "learned": ("seed",),
     "sinusoidal": (),
-    "relative": ("ids",),
-    "rotary": ("ids", "pairing", "theta"),
+    "relative": ("ids", "seed"),
+    "rotary": ("ids", "pairing", "seed", "theta"),
 }
 
 

@@ -51,11 +51,13 @@ _COMMON_WORDS = frozenset(
         things this those though three through to too tried try two understand up us use used using
         usually versus vs want was wasn way we well weren what when where whether which while who
         whole whom whose why will with won work works would wouldn yet you your yours
+        arent cant didnt diffrence diffrent doesnt dont hows idk im isnt ive lets shouldnt thats
+        whats wheres whos whys wont wouldnt
         """,
     )
 )
 # A question for a difference becomes "one vs another".
-_DIFFERENCE = re.compile(r"\bdifferences? between (.+?) and\b", re.IGNORECASE)
+_DIFFERENCE = re.compile(r"\bdiff\w*rences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
 _MOST = 0.7  # the share of a question's words that an entry must have to stand alone
@@ -305,7 +307,8 @@ def _rarity(word: str) -> float:
 
 def _telling_words(text: str) -> frozenset[str]:
     """Return the stems of the words that tell what a text is about, numbers like 50256 and -0.0."""
-    words = re.findall(r"(?<!\w['\u2019])\b\w*[^\W\d_]\w*|-?\d+\.\d+|\d{3,}", text.casefold())
+    text = re.sub(r"(?<=[a-z])-(?=\d)", "", text.casefold())  # GPT-2 is gpt2
+    words = re.findall(r"(?<!\w['\u2019])\b\w*[^\W\d_]\w*|-?\d+\.\d+|\d{3,}", text)
     return frozenset(_stem(word) for word in words if word not in _COMMON_WORDS)
 
 

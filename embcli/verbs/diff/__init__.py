@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
-from embcli.errors import InputError, Notes, check_choice, check_number, whole_number
+from embcli.errors import (
+    InputError,
+    Notes,
+    WrongTypeError,
+    check_choice,
+    check_number,
+    whole_number,
+)
 from embcli.layer import Layer, Layers, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, Shape, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
@@ -202,7 +209,7 @@ def diff(
     False
     """
     if not isinstance(other, Opened):
-        raise InputError(f"other must be a Model, as open and seeded return it, not {other!r}")
+        raise WrongTypeError(f"other must be a Model, as open and seeded return it, not {other!r}")
     check_choice("layer", layer, get_args(TokenLayer))
     whole_number("top", top, 1)
     check_number("atol", atol, 0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embcli.binary import quoted
-from embcli.errors import InputError, Notes, RangeError, whole_number
+from embcli.errors import InputError, Notes, RangeError, WrongTypeError, whole_number
 from embcli.layer import Source
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, in_words
@@ -176,7 +176,7 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     """
     if not isinstance(text, str):
         wrong = "{only} must be a text such as 'Paris' or '345', not {given}"
-        raise InputError(Sentence(wrong, given=str(text)[:40]))
+        raise WrongTypeError(Sentence(wrong, given=str(text)[:40]))
     encoding = tokens.encoding
     is_ids = _IDS.fullmatch(text) is not None
     if is_ids:

@@ -41,7 +41,9 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
         yield from _table(result)
         if result.draw:
             yield ""
-            yield safe_text(f"Not drawn: over {_MOST_TREES} trees, or one is wider than the page.")
+            count = counted(len(result.pieces), "tree")
+            most = f"at most {_MOST_TREES} are, and none wider than the page"
+            yield safe_text(f"Not drawn: the text has {count}; {most}.")
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
