@@ -198,7 +198,7 @@ LOADER = {
 
 
 def test_the_first_batch_of_the_verdict_is_the_books(in_process):
-    ran = in_process.ok("batch", "-", "--dim", "2", "-f", "json", stdin=OPENING)
+    ran = in_process.ok("batch", "-", "--dim", "2", "-f", "json", stdin=OPENING.rstrip("\n"))
     found = from_json(ran.out)
 
     first_ids = np.ravel(BOOKS_FIRST_INPUTS).tolist()
