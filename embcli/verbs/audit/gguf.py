@@ -25,7 +25,7 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, not_checked
 from embcli.wording import first_of, load_facts
 
 # The types of the tokens that are found before a text is split.
@@ -126,7 +126,7 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
             if differences:
                 yield _refusal(first_of(differences, 3))
             return
-    yield NotChecked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
+    yield not_checked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
 
 
 def _size(value: Any) -> int | None:

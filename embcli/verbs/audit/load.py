@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from embcli.asked.process import NotAskedError
@@ -17,7 +17,7 @@ from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
 from embcli.wording import counted, first_of, in_data
 
 # The files that transformers loads, and their formats.
@@ -85,7 +85,7 @@ class Loading:
             return f", as transformers {self.facts.transformers} loads it"
         return f"; transformers was not asked: {self.not_asked}" if self.not_asked else ""
 
-    def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
+    def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Found:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
         if self.not_asked == _ADAPTER:
             yield Finding("finding", "load", 1, f"{_ADAPTER} to these weights: twice, if merged")
@@ -114,7 +114,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if tensors.files == (tensors.binary.name,):
         return
     if checkpoint.roles.token.binary.is_remote:
-        yield NotChecked("the shards of other tensors")
+        yield not_checked("the shards of other tensors")
         return
 
     try:
@@ -133,7 +133,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield Finding("remark", "load", len(unnamed), text)
 
 
-def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the parameters of the class that the files do not have; they are drawn at random."""
     by_level: dict[Level, list[str]] = {"alarm": [], "finding": [], "remark": []}
     for name in facts.drawn:
@@ -157,7 +157,7 @@ def _level_of(name: str, facts: ModelFacts) -> Level:
     return "remark" if "pooler" in modules else "alarm"
 
 
-def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the tensors of the files that the class leaves out.
 
     It is a finding if other layers have what is left out of one. Layers that predict further tokens
@@ -207,7 +207,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{counted(len(names), 'tensor')} ({first_of(names, 3)})"
 
 
-def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:
+def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> Found:
     """Yield the matrices that the class ties, and that differ in the file.
 
     A head of its own is right where config.json states one: T5's class ties it all the same.

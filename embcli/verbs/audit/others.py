@@ -14,7 +14,7 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
 from embcli.names import Fault
 from embcli.verbs.audit.files import OVERFLOW_AT, ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
 from embcli.wording import counted, first_of
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
@@ -46,7 +46,7 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     if files.checkpoint:
         yield from _copied_layers(files.checkpoint.tensors, largest)
     if len(largest) < len(names):
-        yield NotChecked(counted(len(names) - len(largest), "other tensor"))
+        yield not_checked(counted(len(names) - len(largest), "other tensor"))
 
 
 def _said(

@@ -9,6 +9,7 @@ from contextlib import suppress
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.names import Fault
 from embcli.verbs.audit.added import Trace
 from embcli.verbs.audit.finding import Finding, Level, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -36,12 +37,14 @@ def check_untrained(matrix: MatrixAudit) -> Iterator[Finding]:
         tokens = counted(len(ids), "token" if trace == "ordinary" else "added token")
         where = f"{rows_in_words(ids)} of the {matrix.in_words}"
         level: Level = "finding"
+        kind: Fault = "untrained"
         looks = "looks untrained" if len(ids) == 1 else "look untrained"
         if trace in ("pieces", "length"):
             level = "remark"
+            kind = "possibly-untrained"
             looks = "may be untrained, which cannot be told"
         text = f"{tokens} {looks}: {where}, {_TRACES[trace]}"
-        yield Finding(level, "untrained", len(ids), text, layer=matrix.name, ids=ids)
+        yield Finding(level, kind, len(ids), text, layer=matrix.name, ids=ids)
 
 
 def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
