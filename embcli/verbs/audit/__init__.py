@@ -212,7 +212,7 @@ def audit(
     for matrix in matrices:
         findings += found_in_matrix(matrix)
     findings += found_first
-    findings += loading.findings(files.checkpoint, is_copy)
+    findings += loading.findings(files, is_copy)
     with notes.slow("reading other tensors"):
         findings += check_other_tensors(files, layers.origin, loading.facts)
     return Audit(

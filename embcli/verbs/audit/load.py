@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from embcli.asked.process import NotAskedError
@@ -18,6 +19,7 @@ from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
+from embcli.verbs.audit.stated import check_stated
 from embcli.wording import counted, first_of, in_data
 
 # The files that transformers loads, and their formats.
@@ -85,13 +87,19 @@ class Loading:
             return f", as transformers {self.facts.transformers} loads it"
         return f"; transformers was not asked: {self.not_asked}" if self.not_asked else ""
 
-    def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Found:
+    def findings(self, files: ModelFiles, head_is_copy: bool) -> Found:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
+        checkpoint = files.checkpoint
         if self.not_asked == _ADAPTER:
             yield Finding("finding", "load", 1, f"{_ADAPTER} to these weights: twice, if merged")
         elif self.not_asked:
             yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
-        if self.facts is None or checkpoint is None:
+        if checkpoint is None:
+            return
+        if self.facts is None:
+            if self.not_asked:
+                with suppress(InputError):  # check_index says that a file is damaged.
+                    yield from check_stated(checkpoint, files, head_is_copy)
             return
         if self.facts.failure:
             level: Level = "alarm" if self.facts.name else "finding"
