@@ -54,7 +54,7 @@ def _refusal(text: str) -> Finding:
     return Finding("alarm", "load", 1, f"llama.cpp refuses it: {text}")
 
 
-def _warning(kind: Fault, problem: str, names: list[str]) -> Iterator[Finding]:
+def _warning(kind: Fault, problem: str, names: list[str]) -> Found:
     """Yield a finding about what has these names, or nothing if there is nothing."""
     if names:
         yield Finding("finding", kind, len(names), f"{problem}: {_listed(names)}")
@@ -170,7 +170,7 @@ def _differences(
                     yield f"{tensor} has {stored:,} where its keys say {size:,}"
 
 
-def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Iterator[Finding]:
+def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Found:
     """Yield what llama.cpp warns of, or takes otherwise than it is meant."""
     words = _spelled(encoding.words)
     kinds = encoding.stored_kinds

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from contextlib import suppress
 from itertools import count
 
 from embcli.asked.weights import NUMBER
@@ -19,6 +20,8 @@ from embcli.verbs.audit.finding import Finding, Found
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "base_model.model.")
 # Keys of models whose layers share weights, as ALBERT's, or of whose two parts each has layers.
 _OTHER_LAYERS = {"num_hidden_groups", "encoder_layers"}
+_NOT_TIED = "the output head and the token matrix, which config.json ties, differ"
+_NO_HEAD = "config.json states tie_word_embeddings false, and there is no output head"
 
 
 def check_stated(checkpoint: Checkpoint, files: ModelFiles, head_is_copy: bool) -> Found:
@@ -46,18 +49,15 @@ def check_stated(checkpoint: Checkpoint, files: ModelFiles, head_is_copy: bool) 
     layers = max(numbers, key=lambda start: len(numbers[start]))
     lost = next(number for number in count() if number not in numbers[layers])
     last = max(numbers[layers])
-    stated = config.get("num_hidden_layers", config.get("n_layer"))
-    if isinstance(stated, int):
-        last = max(last, stated - 1)
+    with suppress(TypeError):  # It may be no number, or not be stated.
+        last = max(last, config.get("num_hidden_layers", config.get("n_layer")) - 1)
     if lost <= last:
         text = f"no tensor is of {layers}{lost}; by names and config.json, the last layer is {last}"
         yield Finding("finding", "load", 1, text)
     if files.head and re.search("ForCausalLM|LMHead", str(config.get("architectures"))):
         is_tied = config.get("tie_word_embeddings")
         if is_tied is True and files.head.is_own and not head_is_copy:
-            text = "the output head and the token matrix, which config.json ties, differ"
-            yield Finding("finding", "tied", 1, text)
+            yield Finding("finding", "tied", 1, _NOT_TIED)
         has_none = files.head.relation == "none" and not any("head" in name for name in names)
         if is_tied is False and has_none:
-            text = "config.json states tie_word_embeddings false, and there is no output head"
-            yield Finding("finding", "load", 1, text)
+            yield Finding("finding", "load", 1, _NO_HEAD)

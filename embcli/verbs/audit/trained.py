@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.names import Fault
 from embcli.verbs.audit.added import Trace
-from embcli.verbs.audit.finding import Finding, Level, rows_in_words
+from embcli.verbs.audit.finding import Finding, Found, Level, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import outliers
 from embcli.wording import counted
@@ -30,7 +29,7 @@ _TRACES: dict[Trace, str] = {
 }
 
 
-def check_untrained(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_untrained(matrix: MatrixAudit) -> Found:
     """Check that the rows of added tokens were trained."""
     for trace, rows in matrix.untrained.items():
         ids = tuple(rows.tolist())
@@ -47,7 +46,7 @@ def check_untrained(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding(level, kind, len(ids), text, layer=matrix.name, ids=ids)
 
 
-def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_initial(matrix: MatrixAudit) -> Found:
     """Check that the rows of a model with a config.json are not as they were initialised."""
     checkpoint = matrix.files.checkpoint
     if checkpoint is None or not checkpoint.roles.config:
@@ -66,7 +65,7 @@ def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
 
 
-def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_outliers(matrix: MatrixAudit) -> Found:
     """Check that no used row is far longer or shorter than all others, or has far larger values.
 
     Candidates, and added rows that were not trained, are short for another reason.
@@ -82,7 +81,7 @@ def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
 
 
-def check_scale(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_scale(matrix: MatrixAudit) -> Found:
     """Check that values are about as large as those of rows that the model draws."""
     drawn = matrix.files.deviation
     norms = matrix.norms[matrix.measured]
