@@ -403,8 +403,8 @@ def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_fi
 
 @pytest.mark.parametrize("lost", ["", "pre_tokenizer", "decoder"])
 def test_a_byte_level_tokenizer_that_changes_a_text_is_a_finding(lost):
-    spellings = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    vocab = {spelling: token_id for token_id, spelling in enumerate(spellings)}
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    vocab = {spelling: token_id for token_id, spelling in enumerate(alphabet)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -412,8 +412,7 @@ def test_a_byte_level_tokenizer_that_changes_a_text_is_a_finding(lost):
     if lost:
         described[lost] = None
     write_json("tokenizer.json", **described)
-    starts = [finding.text[:34] for finding in audited().findings if "decodes" in finding.text]
-    assert starts == ["tokenizer.json decodes the tokens "] * bool(lost)
+    assert any("decodes" in finding.text for finding in audited().findings) == bool(lost)
 
 
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(

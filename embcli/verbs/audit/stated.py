@@ -56,8 +56,8 @@ def check_stated(checkpoint: Checkpoint, files: ModelFiles, head_is_copy: bool) 
         yield Finding("finding", "load", 1, text)
     if files.head and re.search("ForCausalLM|LMHead", str(config.get("architectures"))):
         is_tied = config.get("tie_word_embeddings")
-        if is_tied is True and files.head.is_own and not head_is_copy:
+        if is_tied and files.head.is_own and not head_is_copy:
             yield Finding("finding", "tied", 1, _NOT_TIED)
-        has_none = files.head.relation == "none" and not any("head" in name for name in names)
-        if is_tied is False and has_none:
+        is_none = files.head.relation == "none"
+        if is_tied is False and is_none and not any("head" in name for name in names):
             yield Finding("finding", "load", 1, _NO_HEAD)
