@@ -50,6 +50,7 @@ def test_a_table_has_a_row_for_each_finding(in_process):
         "equal": "remark",
         "fit": "remark",
         "not-asked": "remark",
+        "not-checked": "remark",
     }
 
 

@@ -401,6 +401,20 @@ def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_fi
     assert texts == [text] * bool(text)
 
 
+@pytest.mark.parametrize("lost", ["", "pre_tokenizer", "decoder"])
+def test_a_byte_level_tokenizer_that_changes_a_text_is_a_finding(lost):
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    vocab = {spelling: token_id for token_id, spelling in enumerate(alphabet)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    described = json.loads(tokenizer.to_str())
+    if lost:
+        described[lost] = None
+    write_json("tokenizer.json", **described)
+    assert any("decodes" in finding.text for finding in audited().findings) == bool(lost)
+
+
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
     in_process,
 ):
@@ -556,7 +570,7 @@ def test_a_chat_template_in_a_file_of_its_own_is_checked():
     assert "unexpected end of template" in finding.text
 
 
-IGNORED = ("padding", "not-asked")
+IGNORED = ("padding", "not-asked", "not-checked")
 
 
 @cases

@@ -342,6 +342,18 @@ def test_nobody_is_asked(asked, change, reason):
     assert asked.folders == []
 
 
+@cases
+def test_what_config_json_states_is_checked_without_an_answer(asked, settings, names, texts):
+    write_config(**settings)
+    renamed = {names.get(name, name): rows for name, rows in tensors().items()}
+    renamed.pop(None, None)
+    write(renamed)
+    asked.facts = NotAskedError("no answer")
+    audit = audited()
+    assert [each.text for each in audit.findings if each.level != "remark"] == texts
+    assert audit.status == bool(texts)
+
+
 def test_an_adapter_beside_weights_is_a_finding(asked):
     Path("m/adapter_config.json").write_text("{}")
     text = "adapter_config.json adds an adapter to these weights: twice, if merged"

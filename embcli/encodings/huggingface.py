@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of a byte
 MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
 _IN_UTF8 = 243  # bytes that a text can have
+_SAMPLE = "every effort moves you"
 _UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
 _BYTES_PER_CHARACTER = 150  # of the memory in which the package keeps the tokens of a text
 
@@ -136,6 +137,10 @@ class HuggingFaceEncoding(Encoding):
             single = len(self.rules["vocab"]) - len(parts)
             if self._to_bytes is byte_level_to_bytes and single < _IN_UTF8:
                 yield f"{self.path.name} has tokens for {single} bytes; texts lose all others"
+            elif "Ġ" in self.rules["vocab"] and not self.rules["end_of_word_suffix"]:
+                decoded = self.tokenizer.decode(self.encode(_SAMPLE).tolist())
+                if decoded.strip() != _SAMPLE:
+                    yield f"{self.path.name} decodes the tokens of {_SAMPLE!r} as {decoded!r}"
 
         try:
             call_package(

@@ -23,7 +23,6 @@ from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
 from embcli.verbs.audit.finding import (
     Finding,
-    NotChecked,
     Verdict,
     checked_kinds,
     fails,
@@ -54,7 +53,6 @@ class Audit(Result, verb="audit"):
     loading: Loading  # what transformers makes of the weights
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
-    not_checked: tuple[str, ...]  # what could not be looked at, and why, and what no audit looks at
     fail_on: tuple[str, ...] = ("findings",)  # kinds and groups of findings that give status 1
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -80,6 +78,11 @@ class Audit(Result, verb="audit"):
         """Return the kinds of the findings of a level."""
         found = {finding.kind for finding in self.findings if finding.level == level}
         return tuple(kind for kind in FAULTS if kind in found)
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """What could not be looked at, and why."""
+        return tuple(each.text for each in self.findings if each.kind == "not-checked")
 
     @property
     def broken(self) -> tuple[Fault, ...]:
@@ -205,15 +208,13 @@ def audit(
     with notes.slow("asking transformers how it loads the model"):
         loading = Loading.of(files.checkpoint, notes)
 
-    found: list[Finding | NotChecked] = []
+    findings: list[Finding] = []
     for matrix in matrices:
-        found += found_in_matrix(matrix)
-    found += found_first
-    found += loading.findings(files.checkpoint, is_copy)
+        findings += found_in_matrix(matrix)
+    findings += found_first
+    findings += loading.findings(files, is_copy)
     with notes.slow("reading other tensors"):
-        found += check_other_tensors(files, layers.origin, loading.facts)
-    findings = [each for each in found if isinstance(each, Finding)]
-    not_checked = [each.text for each in found if isinstance(each, NotChecked)]
+        findings += check_other_tensors(files, layers.origin, loading.facts)
     return Audit(
         matrices=tuple(matrices),
         files=files,
@@ -221,7 +222,6 @@ def audit(
         loading=loading,
         head_is_copy=is_copy and layer is None,
         findings=tuple(findings),
-        not_checked=tuple(not_checked),
         fail_on=failing,
         top=top,
         notes=notes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding
+from embcli.verbs.audit.finding import Finding, Found
 from embcli.wording import first_of, in_data
 
 # How files of weights are named that people load in place of one another.
 _WEIGHTS = re.compile(r".*\.safetensors|(pytorch_model|consolidated).*\.(bin|pth)")
 
 
-def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Say which file is read if the folder has other weights."""
     tensors = checkpoint.tensors
     folder = tensors.path.parent
@@ -35,7 +35,7 @@ def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding
         yield Finding("remark", "fit", len(others), in_data(text))
 
 
-def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that other files of the tokenizer say what tokenizer.json says.
 
     transformers reads tokenizer.json first, and other programs the others.

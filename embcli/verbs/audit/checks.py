@@ -6,12 +6,12 @@ A new check is a function, and a line in one of the two lists; a new kind of fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs.audit import beside, fit, gguf, load, rows, template, trained
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found
+from embcli.verbs.audit.finding import Found
 from embcli.verbs.audit.matrix import MatrixAudit
 
 # Checks of what the files of a model say; no row of tokens is read for them.
@@ -34,7 +34,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     gguf.check_gguf,
 )
 # Checks of the rows of the token matrix, and of a head of its own; a matrix knows its files.
-_OF_MATRICES: tuple[Callable[[MatrixAudit], Iterator[Finding]], ...] = (
+_OF_MATRICES: tuple[Callable[[MatrixAudit], Found], ...] = (
     rows.check_broken,
     rows.check_constant,
     rows.check_dtype,
@@ -55,6 +55,6 @@ def found_in_files(files: ModelFiles) -> Found:
             yield from check(files.checkpoint, files)
 
 
-def found_in_matrix(matrix: MatrixAudit) -> Iterator[Finding]:
+def found_in_matrix(matrix: MatrixAudit) -> Found:
     for check in _OF_MATRICES:
         yield from check(matrix)

@@ -1,6 +1,6 @@
-"""What an audit says of a model: its findings, and what it could not look at.
+"""What an audit says of a model: its findings, of which some say what it could not look at.
 
-A check yields both, and decides the level of a finding. Which of them give status 1 is the user's.
+A check yields them, and decides the level of each. Which of them give status 1 is the user's.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ class Finding(NamedTuple):
         return document
 
 
-class NotChecked(NamedTuple):
-    """Something that an audit could not look at, and why."""
-
-    text: str
+Found = Iterator[Finding]  # what a check yields
 
 
-Found = Iterator[Finding | NotChecked]  # what a check yields
+def not_checked(text: str) -> Finding:
+    """Return the remark on something that an audit could not look at, and why."""
+    return Finding("remark", "not-checked", 1, text)
 
 
 def rows_in_words(ids: Sequence[int]) -> str:

@@ -7,7 +7,6 @@ None reads a row of tokens. `check_sizes` is for a model without files, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked, rows_in_words
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, rows_in_words
 from embcli.wording import counted, first_of
 
 # Where files state the number of tokens to which a text is cut.
@@ -38,7 +37,7 @@ _STAND_INS = ("image", "video", "audio")
 _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
 
-def check_sizes(files: ModelFiles) -> Iterator[Finding]:
+def check_sizes(files: ModelFiles) -> Found:
     """Check that each token has a row; rows after the last token are padding."""
     tokens = files.tokens
     if tokens is None:
@@ -54,7 +53,7 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
         yield Finding("remark", "padding", padding, text, is_in_matrix=True)
 
 
-def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the rows of a learned position matrix differ, and that none is zero.
 
     Rows of no position can be.
@@ -77,7 +76,7 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Findi
         yield Finding("alarm", "positions", len(values), text)
 
 
-def _too_long_texts(checkpoint: Checkpoint) -> Iterator[Finding]:
+def _too_long_texts(checkpoint: Checkpoint) -> Found:
     """Yield that texts are cut to more tokens than there are learned positions.
 
     A model that writes is seldom given a text that long.
@@ -101,7 +100,7 @@ def check_tokenizer(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     elif error is not None:
         yield _misfit(str(error))
     if files.encoding is None:
-        yield NotChecked(f"tokens: {reason}")
+        yield not_checked(f"tokens: {reason}")
         return
     for fault in files.encoding.faults:
         yield _misfit(fault)
@@ -115,16 +114,16 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the sizes in config.json are those of the tensors."""
     roles = checkpoint.roles
     if not roles.config:
-        yield NotChecked("a config.json (missing or empty)")
+        yield not_checked("a config.json (missing or empty)")
     if PART_WITH_INDEX.fullmatch(checkpoint.tensors.path.name):
-        yield NotChecked("the other files of the model")
+        yield not_checked("the other files of the model")
     try:
         wrong = wrong_dimension(roles) or _wrong_recipe(checkpoint)
         if wrong:
             yield _misfit(wrong)
         yield from _too_long_texts(checkpoint)
     except InputError as error:
-        yield NotChecked(f"positions and token types: {error}")
+        yield not_checked(f"positions and token types: {error}")
 
 
 def _wrong_recipe(checkpoint: Checkpoint) -> str:
@@ -136,7 +135,7 @@ def _wrong_recipe(checkpoint: Checkpoint) -> str:
     return ""
 
 
-def check_vocab_size(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_vocab_size(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the configured vocab_size is that of the token matrix, or of the head."""
     head = files.head.tensor if files.head else None
     head_rows = head.shape[0] if head else files.rows
@@ -155,14 +154,14 @@ def check_head(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         if checkpoint.roles.misfit_head:
             yield Finding("alarm", "head", 1, checkpoint.roles.misfit_head)
     except PackedError as error:
-        yield NotChecked(f"the output head: {error}")
+        yield not_checked(f"the output head: {error}")
     except InputError as error:
         yield Finding("alarm", "head", 1, str(error))
     if files.head is not None and files.head.tensor is not None:
         yield from _wrong_size(files.head.tensor, files)
 
 
-def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
+def _wrong_size(head: Tensor, files: ModelFiles) -> Found:
     """Yield that a head has too few rows, or other rows than the token matrix."""
     rows = head.shape[0]
     needed = {"tokens": files.tokens, "the configured vocab_size": files.vocab_size}
@@ -177,7 +176,7 @@ def _wrong_size(head: Tensor, files: ModelFiles) -> Iterator[Finding]:
         yield Finding(level, "fit", abs(files.rows - rows), text)
 
 
-def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that special tokens have rows, and that files agree on their IDs.
 
     A list agrees with an ID that it contains. A model that never ends a text can be used, and
@@ -198,7 +197,7 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Fin
             yield Finding(level, "special-ids", 1, f"{first} differs from {special}")
 
 
-def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that a model that writes stops at the token by which its tokenizer ends a text.
 
     generate() of transformers stops at the IDs of generation_config.json or, if there is none, at
@@ -223,7 +222,7 @@ def _is_writer(checkpoint: Checkpoint) -> bool:
     return any(str(name).endswith(_WRITERS) for name in names)
 
 
-def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that a model that writes has tokens to begin and to end with, and padding its own."""
     if _is_writer(checkpoint) and not files.rows_of("eos"):
         yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
@@ -236,7 +235,7 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
         yield Finding("remark", "special-ids", 1, text)
 
 
-def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that no word of word vectors has several rows."""
     words = checkpoint.tensors.own_words()
     if not isinstance(words, OwnWords):

@@ -25,7 +25,7 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, not_checked
 from embcli.wording import first_of, load_facts
 
 # The types of the tokens that are found before a text is split.
@@ -54,7 +54,7 @@ def _refusal(text: str) -> Finding:
     return Finding("alarm", "load", 1, f"llama.cpp refuses it: {text}")
 
 
-def _warning(kind: Fault, problem: str, names: list[str]) -> Iterator[Finding]:
+def _warning(kind: Fault, problem: str, names: list[str]) -> Found:
     """Yield a finding about what has these names, or nothing if there is nothing."""
     if names:
         yield Finding("finding", kind, len(names), f"{problem}: {_listed(names)}")
@@ -126,7 +126,7 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
             if differences:
                 yield _refusal(first_of(differences, 3))
             return
-    yield NotChecked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
+    yield not_checked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
 
 
 def _size(value: Any) -> int | None:
@@ -170,7 +170,7 @@ def _differences(
                     yield f"{tensor} has {stored:,} where its keys say {size:,}"
 
 
-def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Iterator[Finding]:
+def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Found:
     """Yield what llama.cpp warns of, or takes otherwise than it is meant."""
     words = _spelled(encoding.words)
     kinds = encoding.stored_kinds

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from embcli.asked.process import NotAskedError
@@ -17,7 +18,8 @@ from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
+from embcli.verbs.audit.stated import check_stated
 from embcli.wording import counted, first_of, in_data
 
 # The files that transformers loads, and their formats.
@@ -85,13 +87,19 @@ class Loading:
             return f", as transformers {self.facts.transformers} loads it"
         return f"; transformers was not asked: {self.not_asked}" if self.not_asked else ""
 
-    def findings(self, checkpoint: Checkpoint | None, head_is_copy: bool) -> Iterator[Finding]:
+    def findings(self, files: ModelFiles, head_is_copy: bool) -> Found:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
+        checkpoint = files.checkpoint
         if self.not_asked == _ADAPTER:
             yield Finding("finding", "load", 1, f"{_ADAPTER} to these weights: twice, if merged")
         elif self.not_asked:
             yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
-        if self.facts is None or checkpoint is None:
+        if checkpoint is None:
+            return
+        if self.facts is None:
+            if self.not_asked:
+                with suppress(InputError):  # check_index says that a file is damaged.
+                    yield from check_stated(checkpoint, files, head_is_copy)
             return
         if self.facts.failure:
             level: Level = "alarm" if self.facts.name else "finding"
@@ -114,7 +122,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if tensors.files == (tensors.binary.name,):
         return
     if checkpoint.roles.token.binary.is_remote:
-        yield NotChecked("the shards of other tensors")
+        yield not_checked("the shards of other tensors")
         return
 
     try:
@@ -133,7 +141,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield Finding("remark", "load", len(unnamed), text)
 
 
-def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the parameters of the class that the files do not have; they are drawn at random."""
     by_level: dict[Level, list[str]] = {"alarm": [], "finding": [], "remark": []}
     for name in facts.drawn:
@@ -157,7 +165,7 @@ def _level_of(name: str, facts: ModelFacts) -> Level:
     return "remark" if "pooler" in modules else "alarm"
 
 
-def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the tensors of the files that the class leaves out.
 
     It is a finding if other layers have what is left out of one. Layers that predict further tokens
@@ -207,7 +215,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{counted(len(names), 'tensor')} ({first_of(names, 3)})"
 
 
-def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> Iterator[Finding]:
+def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> Found:
     """Yield the matrices that the class ties, and that differ in the file.
 
     A head of its own is right where config.json states one: T5's class ties it all the same.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 
 from embcli.asked.weights import NUMBER, ModelFacts
@@ -14,7 +13,7 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
 from embcli.names import Fault
 from embcli.verbs.audit.files import OVERFLOW_AT, ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
 from embcli.wording import counted, first_of
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
@@ -46,12 +45,10 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     if files.checkpoint:
         yield from _copied_layers(files.checkpoint.tensors, largest)
     if len(largest) < len(names):
-        yield NotChecked(counted(len(names) - len(largest), "other tensor"))
+        yield not_checked(counted(len(names) - len(largest), "other tensor"))
 
 
-def _said(
-    level: Level, kind: Fault, names: list[str], noun: str, problem: str
-) -> Iterator[Finding]:
+def _said(level: Level, kind: Fault, names: list[str], noun: str, problem: str) -> Found:
     """Yield a finding about the tensors of these names, or nothing if there are none."""
     if names:
         text = f"{counted(len(names), noun)} {problem}: {first_of(names, 3)}"
@@ -116,7 +113,7 @@ def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[s
     return zero
 
 
-def _copied_layers(tensors: Tensors, largest: dict[str, float]) -> Iterator[Finding]:
+def _copied_layers(tensors: Tensors, largest: dict[str, float]) -> Found:
     """Yield the layers that have the tensors of an earlier one.
 
     Only layers are compared whose tensors have the same largest values.

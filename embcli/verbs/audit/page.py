@@ -73,7 +73,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
     yield from _head_facts(audit)
     yield _candidates_fact(audit)
     for finding in audit.findings:
-        if finding.kind in ("padding", "candidates", "not-asked"):
+        if finding.kind in ("padding", "candidates", "not-asked", "not-checked"):
             continue  # Other lines say that.
         text = finding.text
         if finding.is_in_matrix and finding.ids:
@@ -196,4 +196,6 @@ def _verdict(audit: Audit) -> Answer:
     if audit.not_checked:
         text += f"; not checked: {'; '.join(audit.not_checked)}"
         parameters = ("tensor", "encoding")
+    if audit.loading.not_asked and not audit.failing:
+        parameters = ("fail_on",)
     return Answer(f"{text}{why_no}", *parameters, style="good")

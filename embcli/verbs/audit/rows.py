@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator
 
 import numpy as np
 
 from embcli.names import Fault
-from embcli.verbs.audit.finding import Finding, Level
+from embcli.verbs.audit.finding import Finding, Found, Level
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted, first_of
 
@@ -17,7 +16,7 @@ _LEAST_EQUAL = 10
 _FLOATS = {"float32", "float16", "bfloat16"}
 
 
-def check_broken(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_broken(matrix: MatrixAudit) -> Found:
     """Check that no row is non-finite, zero or too large; those of a head have the kind `head`."""
     for name, rows in matrix.broken.items():
         kind: Fault = "zero" if name == "zero" else "non-finite"
@@ -33,7 +32,7 @@ def check_broken(matrix: MatrixAudit) -> Iterator[Finding]:
             yield Finding(level, kind, len(ids), text, True, matrix.name, ids)
 
 
-def check_constant(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_constant(matrix: MatrixAudit) -> Found:
     """Check that no column has the same value in all used rows."""
     count = len(matrix.constant)
     if count and len(matrix.measured) > 1:
@@ -45,7 +44,7 @@ def check_constant(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "constant", count, text)
 
 
-def check_dtype(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_dtype(matrix: MatrixAudit) -> Found:
     """Check that the dtype that files name is that of the numbers."""
     dtype = matrix.dtype
     stated = matrix.files.stated_dtype
@@ -57,7 +56,7 @@ def check_dtype(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("remark", "fit", 1, text)
 
 
-def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_equal(matrix: MatrixAudit) -> Found:
     """Check that no two tokens have equal rows."""
     count = len(matrix.repeated)
     if count:
@@ -73,7 +72,7 @@ def check_equal(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding(level, "equal", count, text, is_in_matrix=True)
 
 
-def check_candidates(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_candidates(matrix: MatrixAudit) -> Found:
     """Check that no row of a used token is like those of unused ones."""
     ids = tuple(matrix.candidates.tolist())
     if ids:

@@ -13,7 +13,7 @@ from embcli.encodings.encoding import sibling_json
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
 from embcli.wording import first_of
 
 # The names of most special tokens: <|im_start|>, <start_of_turn>, </s>, <eos>.
@@ -22,7 +22,7 @@ _NAME = re.compile(
 )
 
 
-def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that each name of a special token in the chat templates is one."""
     names = {*_NAME.findall(" ".join(_templates(checkpoint.tensors)))}
     if not names or files.encoding is None or not files.encoding.added:
@@ -35,7 +35,7 @@ def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
         yield Finding(level, "template", len(names), text)
 
 
-def check_bos(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
+def check_bos(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Say that a chat begins with two bos if special tokens are added to it."""
     added = {*files.rows_of("bos")} & {*files.rows_of("post_processor")}
     if added and "bos_token" in " ".join(_templates(checkpoint.tensors)):
@@ -49,7 +49,7 @@ def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         try:
             _parse(template)
         except ImportError:
-            yield NotChecked("the chat template: pip install 'embcli[transformers]'")
+            yield not_checked("the chat template: pip install 'embcli[transformers]'")
         except Exception as error:  # It can be nested too deeply, too.
             reason = " ".join(str(error).split())
             level: Level = "remark" if isinstance(error, ValueError) else "finding"

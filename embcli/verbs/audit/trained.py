@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.names import Fault
 from embcli.verbs.audit.added import Trace
-from embcli.verbs.audit.finding import Finding, Level, rows_in_words
+from embcli.verbs.audit.finding import Finding, Found, Level, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import outliers
 from embcli.wording import counted
@@ -29,22 +29,24 @@ _TRACES: dict[Trace, str] = {
 }
 
 
-def check_untrained(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_untrained(matrix: MatrixAudit) -> Found:
     """Check that the rows of added tokens were trained."""
     for trace, rows in matrix.untrained.items():
         ids = tuple(rows.tolist())
         tokens = counted(len(ids), "token" if trace == "ordinary" else "added token")
         where = f"{rows_in_words(ids)} of the {matrix.in_words}"
         level: Level = "finding"
+        kind: Fault = "untrained"
         looks = "looks untrained" if len(ids) == 1 else "look untrained"
         if trace in ("pieces", "length"):
             level = "remark"
+            kind = "possibly-untrained"
             looks = "may be untrained, which cannot be told"
         text = f"{tokens} {looks}: {where}, {_TRACES[trace]}"
-        yield Finding(level, "untrained", len(ids), text, layer=matrix.name, ids=ids)
+        yield Finding(level, kind, len(ids), text, layer=matrix.name, ids=ids)
 
 
-def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_initial(matrix: MatrixAudit) -> Found:
     """Check that the rows of a model with a config.json are not as they were initialised."""
     checkpoint = matrix.files.checkpoint
     if checkpoint is None or not checkpoint.roles.config:
@@ -63,7 +65,7 @@ def check_initial(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
 
 
-def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_outliers(matrix: MatrixAudit) -> Found:
     """Check that no used row is far longer or shorter than all others, or has far larger values.
 
     Candidates, and added rows that were not trained, are short for another reason.
@@ -79,7 +81,7 @@ def check_outliers(matrix: MatrixAudit) -> Iterator[Finding]:
         yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
 
 
-def check_scale(matrix: MatrixAudit) -> Iterator[Finding]:
+def check_scale(matrix: MatrixAudit) -> Found:
     """Check that values are about as large as those of rows that the model draws."""
     drawn = matrix.files.deviation
     norms = matrix.norms[matrix.measured]
