@@ -261,7 +261,7 @@ def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(in_process, is_
     }
     save_file(tensors, "m/model.safetensors")
     audit = audited()
-    assert audit.broken == ("head",)
+    assert audit.broken == ("head", "load")
     assert audit.kinds("finding") == ()
     (finding,) = [finding for finding in audit.findings if finding.kind == "head"]
     assert "'lm_head." in finding.text

@@ -55,7 +55,7 @@ def check_sizes(files: ModelFiles) -> Iterator[Finding]:
 
 
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Finding]:
-    """Check that the rows of a learned position matrix differ, and that none is zero.
+    """Check that all rows of a learned position matrix differ, and that none is zero.
 
     Rows of no position can be.
     """
@@ -72,9 +72,15 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Findi
     if ids:
         text = f"{rows_in_words(ids)} of the position matrix: zero"
         yield Finding("alarm", "positions", len(ids), text, ids=ids)
-    elif len(values) > first + 1 and (values[first:] == values[first]).all():
+        return
+    different = len({row.tobytes() for row in values[first:]})
+    repeated = len(values) - first - different
+    if repeated and different == 1:
         text = "all rows of the position matrix are equal: positions change nothing"
         yield Finding("alarm", "positions", len(values), text)
+    elif repeated:
+        text = f"{counted(repeated, 'row')} of the position matrix with the values of another"
+        yield Finding("finding", "positions", repeated, text)
 
 
 def _too_long_texts(checkpoint: Checkpoint) -> Iterator[Finding]:
