@@ -75,12 +75,10 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Iterator[Findi
         return
     different = len({row.tobytes() for row in values[first:]})
     repeated = len(values) - first - different
-    if repeated and different == 1:
-        text = "all rows of the position matrix are equal: positions change nothing"
-        yield Finding("alarm", "positions", len(values), text)
-    elif repeated:
+    if repeated:
+        level: Level = "alarm" if different == 1 else "finding"
         text = f"{counted(repeated, 'row')} of the position matrix with the values of another"
-        yield Finding("finding", "positions", repeated, text)
+        yield Finding(level, "positions", repeated, text)
 
 
 def _too_long_texts(checkpoint: Checkpoint) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from embcli.verbs.audit.finding import Finding, Found, Level, NotChecked
 from embcli.wording import counted, first_of
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
-_LEAST_BLOCK = 8  # rows or columns of zeros, side by side
+_LEAST_SIZE = 64  # of a matrix in which a part of zeros is none by chance
 # What is in the names of tensors that can have zeros, such as the rows of tokens without a text.
 _MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 
@@ -53,7 +53,7 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     yield from _said("alarm", "load", unscaled, "quantised weight", fault)
     zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
     yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
-    fault = "of which an eighth of the rows or columns, or more, is one block of zeros"
+    fault = "with a block of rows or columns of zeros"
     yield from _said("finding", "zero", with_blocks, "other tensor", fault)
     if files.checkpoint:
         yield from _copied_layers(files.checkpoint.tensors, largest)
@@ -112,15 +112,12 @@ def _arrays(
 
 
 def _has_block_of_zeros(values: np.ndarray) -> bool:
-    """Return whether an eighth of the rows or columns, side by side, are zero, others not."""
+    """Return whether a sixteenth of the rows or columns, side by side, are zero, others not."""
     matrix = values.reshape(-1, values.shape[-1])
-    for axis in (0, 1):
-        is_used = np.asarray(matrix.any(axis=axis))
-        used = np.flatnonzero(np.r_[True, is_used, True])
-        longest = np.diff(used).max() - 1
-        if max(_LEAST_BLOCK, len(is_used) / 8) <= longest < len(is_used):
-            return True
-    return False
+    if min(matrix.shape) < _LEAST_SIZE or not matrix.any():
+        return False
+    parts = [*np.array_split(matrix, 16), *np.array_split(matrix, 16, axis=1)]
+    return not all(part.any() for part in parts)
 
 
 def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[str]:
