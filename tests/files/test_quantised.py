@@ -128,7 +128,7 @@ def test_a_scale_that_is_not_finite_is_an_alarm(tmp_path, value):
     scale[[3, 5]] = value
     folder = saved(tmp_path, {"weight": int8_numbers(), "weight_scale": scale})
     audit = embcli.open(folder).audit()
-    assert audit.broken == ("non-finite",)
+    assert "non-finite" in audit.broken
     assert audit.main.non_finite.tolist() == [3, 5]
 
 
