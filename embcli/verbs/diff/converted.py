@@ -39,7 +39,7 @@ class Converted(NamedTuple):
         config = {**self.model.roles.config, **self.model.positions}
         changed = CHANGED_FOR_GGUF.get(str(config.get("model_type")), [])
         for name, stored in self.gguf.roles.settings.values.items():
-            ours = config.get(name)
+            ours = config.get(name, stored)
             is_told = name not in changed and {type(ours), type(stored)} <= {int, float}
             if is_told and not isclose(ours, stored, rel_tol=1e-6):
                 yield f"{name} {ours:,.7g} in the model, {stored:,.7g} in the GGUF"
