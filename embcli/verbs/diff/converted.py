@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from math import isclose
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Converted(NamedTuple):
 
     def other_settings(self) -> Iterator[str]:
         """Yield in words the settings of config.json that the GGUF file has otherwise."""
-        config = {**self.model.roles.config, **self.model.positions}
+        config: dict[str, Any] = {**self.model.roles.config, **self.model.positions}
         changed = CHANGED_FOR_GGUF.get(str(config.get("model_type")), [])
         for name, stored in self.gguf.roles.settings.values.items():
             ours = config.get(name, stored)
