@@ -36,10 +36,10 @@ class Converted(NamedTuple):
 
     def other_settings(self) -> Iterator[str]:
         """Yield in words the settings of config.json that the GGUF file has otherwise."""
-        config: dict[str, Any] = {**self.model.roles.config, **self.model.positions}
+        config = {**self.model.roles.config, **self.model.positions}
         changed = CHANGED_FOR_GGUF.get(str(config.get("model_type")), [])
         for name, stored in self.gguf.roles.settings.values.items():
-            ours = config.get(name, stored)
+            ours: Any = config.get(name, stored)
             is_told = name not in changed and {type(ours), type(stored)} <= {int, float}
             if is_told and not isclose(ours, stored, rel_tol=1e-6):
                 yield f"{name} {ours:,.7g} in the model, {stored:,.7g} in the GGUF"
