@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_torch
 
 import embcli
 from embcli.verbs.audit import Audit
@@ -119,12 +121,39 @@ def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
     assert audited().kinds("finding") == verdict
 
 
-def test_equal_rows_of_positions_are_an_alarm():
+@pytest.mark.parametrize(("rows", "level"), [(np.ones(16, int), "alarm"), (range(16), "finding")])
+def test_equal_rows_of_positions_are_found(rows, level):
     tensors = dict(BERT)
-    tensors["embeddings.position_embeddings.weight"] = np.ones((16, DIM), np.float32)
+    tensors["embeddings.position_embeddings.weight"] = vectors(3, 15)[np.array(rows) % 15]
     save_file(tensors, "m/model.safetensors")
     write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
-    assert audited().broken == ("positions",)
+    assert audited().kinds(level) == ("positions",)
+
+
+@pytest.mark.parametrize("place", [np.s_[-8:], np.s_[:, :16], np.s_[9, 9]])
+def test_a_weight_with_a_block_of_zeros_is_a_finding(place):
+    tensors = {"wte.weight": vectors(1), "h.0.up.weight": normal(64, 64, 2)}
+    tensors["h.0.up.weight"][place] = 0
+    save_file(tensors, "m/model.safetensors")
+    assert ("zero" in audited().kinds("finding")) == (place != np.s_[9, 9])
+
+
+@pytest.mark.parametrize(("dtype", "verdict"), [("float16", ("non-finite",)), ("bfloat16", ())])
+def test_all_tensors_are_finite_in_the_dtype_of_config_json(dtype, verdict):
+    save_file({"wte.weight": vectors(1), "up.weight": 1e5 * vectors(2)}, "m/model.safetensors")
+    write_json("config.json", **config(dtype=dtype))
+    assert audited().broken == verdict
+
+
+@cases
+def test_a_quantised_weight_has_a_scale_that_is_applied(dtype, is_stated, scale, is_sound):
+    quantised = {"up.weight": torch.ones(DIM, DIM).to(getattr(torch, dtype))}
+    if scale is not None:
+        quantised["up.weight_scale"] = torch.tensor([scale])
+    save_torch({"wte.weight": torch.from_numpy(vectors(1)), **quantised}, "m/model.safetensors")
+    stated = {"quantization_config": {"quant_method": "fp8"}}
+    write_json("config.json", **config(**stated if is_stated else {}))
+    assert ("load" not in audited().broken) == is_sound
 
 
 def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
@@ -261,7 +290,7 @@ def test_a_head_without_its_scale_is_an_alarm_and_no_missing_one(in_process, is_
     }
     save_file(tensors, "m/model.safetensors")
     audit = audited()
-    assert audit.broken == ("head",)
+    assert audit.broken == ("head", "load")
     assert audit.kinds("finding") == ()
     (finding,) = [finding for finding in audit.findings if finding.kind == "head"]
     assert "'lm_head." in finding.text

@@ -78,6 +78,8 @@ FAMILIES = tuple(_families(_STORED))
 MODEL_TYPES_OF_GGUF: dict[str, str] = _STORED["gguf_model_types"]
 # Keys of config.json, and their names in GGUF, which follow the name of the architecture.
 KEYS_OF_GGUF: dict[str, str] = _STORED["gguf_keys"]
+# The keys of config.json whose numbers are others in GGUF, by `model_type`.
+CHANGED_FOR_GGUF: dict[str, list[str]] = _STORED["changed_for_gguf"]
 
 LARGEST_NUMBER = 1e300  # the largest number allowed in config.json
 _LARGEST_WHOLE = 1 << 53

@@ -60,7 +60,7 @@ def quantised(rows: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
 def write_folder(folder: Path, rows: np.ndarray) -> None:
     folder.mkdir()
     save_file({"model.embed_tokens.weight": rows}, folder / "model.safetensors")
-    config = {"model_type": "llama", "bos_token_id": 0, "eos_token_id": 2}
+    config = {"model_type": "llama", "bos_token_id": 0, "eos_token_id": 2, "rope_theta": 500000}
     (folder / "config.json").write_text(json.dumps(config))
     added = []
     for token_id in range(3):
@@ -81,6 +81,7 @@ def write_folder(folder: Path, rows: np.ndarray) -> None:
 
 def write_gguf(path: Path, rows: np.ndarray, kind: str, vocabulary: Vocabulary = GPT2) -> Path:
     writer = GGUFWriter(path, "llama")
+    writer.add_rope_freq_base(vocabulary.keys.get("rope_theta", 500000))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(vocabulary.tokens)
@@ -151,6 +152,10 @@ FAULTS = {
     "a control letter": (
         replace(GPT2, kinds=[*GPT2.kinds[:-1], CONTROL]),
         f"the type of ID {ROWS - 1}",
+    ),
+    "settings": (
+        replace(GPT2, keys=GPT2.keys | {"rope_theta": 10000}),
+        "rope_theta 500,000 in the model, 10,000 in the GGUF",
     ),
     "merges": (
         replace(GPT2, keys=GPT2.keys | {"merges": ["t h"]}),

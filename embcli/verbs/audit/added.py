@@ -19,7 +19,7 @@ from embcli.errors import InputError
 from embcli.layer import Layer
 from embcli.numerics.statistics import norms_of, squares
 
-Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces", "ordinary"]
+Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces", "ordinary", "unused"]
 # Distances in units of the spread of the other rows. Training moves rows apart by more than the
 # first, and the mean of the others by less than the second, unless all of them are trained long.
 _APART = 1e-3
@@ -99,6 +99,7 @@ def untrained(
     `equal` has the groups of equal rows, and `deviation` is the standard deviation with which the
     model draws new rows. Tokens of the trace "length" cannot be told from trained ones, and those
     of "pieces" are as some programs add them. "ordinary" tokens were not added, and have the mean.
+    "unused" is a trace that only all rows together tell.
     """
     ids = np.array(sorted(names), np.int64)[:_MOST_ADDED]
     added = AddedRows(layer, ids, spread)

@@ -127,12 +127,13 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     scan = scan_rows(layer, kinds, watch)
     norms = scan.norms
     used = np.flatnonzero(~kinds.unused & (norms > 0))
+    old = used[~kinds.added[used]]
 
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
         known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
         values, unused_values = indicators_of(layer, np.array(known, np.int64), scan, watch)
-        used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
+        used_values = {indicator: numbers[old] for indicator, numbers in values.items()}
         compared.append(_Compared(values, separation_of(unused_values, used_values)))
         if compared[-1].separation.threshold is not None:
             break
@@ -143,6 +144,9 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         chosen = values[separation.indicator][used]
         ranked = used[np.argsort(chosen, kind="stable")]
         candidates = ranked[: np.count_nonzero(chosen <= separation.threshold)]
+    alike = candidates
+    if separation.indicator == "norm":
+        alike = used[:0]  # A row can be short and trained.
     return MatrixAudit(
         name=name,
         files=files,
@@ -151,7 +155,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         other_dtype=other_dtype(layer),
         values=values,
         unused=reasons,
-        untrained=_untrained(layer, files, added, kinds, scan),
+        untrained=_untrained(layer, files, added, kinds, scan, alike),
         largest=scan.largest,
         initial=tuple(scan.others.initial()),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
@@ -184,9 +188,17 @@ def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int
 
 
 def _untrained(
-    layer: Layer, files: ModelFiles, added: dict[int, str], kinds: RowKinds, scan: Scan
+    layer: Layer,
+    files: ModelFiles,
+    added: dict[int, str],
+    kinds: RowKinds,
+    scan: Scan,
+    alike: np.ndarray,
 ) -> dict[Trace, np.ndarray]:
-    """Return the tokens that look untrained, (n,) int64 each, by the trace of their rows."""
+    """Return the tokens that look untrained, (n,) int64 each, by the trace of their rows.
+
+    Those that are `alike` unused rows, (n,) int64, do if all of them were added.
+    """
     if files.encoding is None:
         return {}
     others = scan.others.moments()
@@ -202,4 +214,8 @@ def _untrained(
     is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
     rows = AddedRows(layer, ordinary[is_as_long][:_MOST_READ], spread)
     found["ordinary"] = rows.taken(rows.at(mean) & ~np.isin(rows.ids, files.padding_rows))
+    if kinds.added[alike].all():
+        length = found.pop("length", rows.ids[:0])
+        found["unused"] = np.setdiff1d(alike, np.concatenate([*found.values()]))
+        found["length"] = np.setdiff1d(length, alike)
     return {trace: ids for trace, ids in found.items() if len(ids)}

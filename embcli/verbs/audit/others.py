@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
+
+import numpy as np
 
 from embcli.asked.weights import NUMBER, ModelFacts
 from embcli.errors import InputError
@@ -12,24 +15,31 @@ from embcli.files.quantised import SCALED_DTYPES
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
 from embcli.names import Fault
-from embcli.verbs.audit.files import OVERFLOW_AT, ModelFiles
+from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
 from embcli.wording import counted, first_of
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
+_LEAST_SIZE = 64  # of a matrix in which a part of zeros is none by chance
+# What is in the names of tensors that can have zeros, such as the rows of tokens without a text.
+_MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 
 
 def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | None) -> Found:
     """Check that the other tensors are finite, that none has only zeros, and no layer is a copy."""
     names = sorted({*origin.unopened, *files.input_tensors})
-    largest = {}
+    largest: dict[str, float] = {}
+    with_blocks = []
     if files.checkpoint and not origin.is_remote:
-        largest = _largest_values(files.checkpoint.tensors, names, files.input_tensors)
+        for name, values in _arrays(files.checkpoint.tensors, names, files.input_tensors):
+            largest[name] = max(abs(float(values.min())), abs(float(values.max())))
+            if not _MAY_BE_ZERO.search(name) and _has_block_of_zeros(values):
+                with_blocks.append(name)
 
     # A mask can have infinite values.
     non_finite = []
     for name, value in largest.items():
-        if "mask" not in name and not value < OVERFLOW_AT:
+        if "mask" not in name and not value < files.overflow_at:
             non_finite.append(name)
     yield from _said(
         "alarm",
@@ -39,9 +49,12 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
         "with NaN, infinite or overflowing values",
     )
     unscaled = _without_scale(files, largest)
-    yield from _said("alarm", "load", unscaled, "quantised weight", "without a non-zero scale")
-    zero = _zero_weights(largest, facts)
+    fault = "without a scale: it is missing or zero, or config.json has no quantization_config"
+    yield from _said("alarm", "load", unscaled, "quantised weight", fault)
+    zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
     yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
+    fault = "with a block of rows or columns of zeros"
+    yield from _said("finding", "zero", with_blocks, "other tensor", fault)
     if files.checkpoint:
         yield from _copied_layers(files.checkpoint.tensors, largest)
     if len(largest) < len(names):
@@ -56,31 +69,35 @@ def _said(level: Level, kind: Fault, names: list[str], noun: str, problem: str) 
 
 
 def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:
-    """Return the weights of 8 bits or GPTQ's form whose module has no scale except zeros.
+    """Return the weights of 8 bits or GPTQ's form that a model cannot scale.
 
-    Without a `quantization_config`, 8-bit floats may be plain numbers.
+    Their module has no scale except zeros. Without a `quantization_config`, no scale is applied:
+    then 8-bit floats that have none may be plain numbers.
     """
     checkpoint = files.checkpoint
-    if checkpoint is None or "quantization_config" not in checkpoint.config:
+    if checkpoint is None or not checkpoint.config:
         return []
-    weights = []
+    weights = {}
     scaled = set()
-    for name, tensor in checkpoint.tensors.items():
-        module, _, kind = name.rpartition(".")
-        if "scale" in kind or kind == "SCB":
-            if largest.get(name) != 0:
-                scaled.add(module)
-        elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
-            weights.append((module, name))
-    return sorted(name for module, name in weights if module not in scaled)
+    with suppress(InputError):  # Another check names a damaged file.
+        for tensor in checkpoint.tensors.in_files():
+            module, _, kind = tensor.name.rpartition(".")
+            if "scale" in kind or kind == "SCB":
+                if largest.get(tensor.name) != 0:
+                    scaled.add(module)
+            elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
+                weights[module] = tensor
+    unscaled = weights.keys() - scaled
+    if "quantization_config" not in checkpoint.config:
+        int8 = {module for module in weights if module and weights[module].dtype == "int8"}
+        unscaled = weights.keys() & (scaled | int8)
+    return sorted(weights[module].name for module in unscaled)
 
 
-def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> dict[str, float]:
-    """Return the largest absolute value of each tensor that is read; NaN if it has one.
-
-    Vectors and those of the names `always` are read, and the others if all are small.
-    """
-    largest = {}
+def _arrays(
+    tensors: Tensors, names: list[str], always: list[str]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield tensors with values: vectors, those named `always`, and the others if all are small."""
     are_small = False
     with suppress(InputError):  # An index names what its files lack.
         are_small = sum(tensor.size for tensor in tensors.values()) <= _MOST_BYTES
@@ -89,9 +106,16 @@ def _largest_values(tensors: Tensors, names: list[str], always: list[str]) -> di
             tensor = tensors[name]
             is_vector = len(tensor.shape) < 2
             if tensor.size and (is_vector or are_small or name in always):
-                values = tensors.array(name)
-                largest[name] = max(abs(float(values.min())), abs(float(values.max())))
-    return largest
+                yield name, tensors.array(name)
+
+
+def _has_block_of_zeros(values: np.ndarray) -> bool:
+    """Return whether a sixteenth of the rows or columns, side by side, are zero, others not."""
+    matrix = values.reshape(-1, values.shape[-1])
+    if min(matrix.shape) < _LEAST_SIZE or not matrix.any():
+        return False
+    parts = [*np.array_split(matrix, 16), *np.array_split(matrix, 16, axis=1)]
+    return not all(part.any() for part in parts)
 
 
 def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from contextlib import suppress
 from itertools import count
 
 from embcli.asked.weights import NUMBER
@@ -49,8 +48,9 @@ def check_stated(checkpoint: Checkpoint, files: ModelFiles, head_is_copy: bool) 
     layers = max(numbers, key=lambda start: len(numbers[start]))
     lost = next(number for number in count() if number not in numbers[layers])
     last = max(numbers[layers])
-    with suppress(TypeError):  # It may be no number, or not be stated.
-        last = max(last, config.get("num_hidden_layers", config.get("n_layer")) - 1)
+    stated = config.get("num_hidden_layers", config.get("n_layer"))
+    if isinstance(stated, int):
+        last = max(last, stated - 1)
     if lost <= last:
         text = f"no tensor is of {layers}{lost}; by names and config.json, the last layer is {last}"
         yield Finding("finding", "load", 1, text)

@@ -26,6 +26,7 @@ _TRACES: dict[Trace, str] = {
     "pieces": "the means of the pieces of their names",
     "length": "as long as rows that a model draws",
     "ordinary": "the mean of all rows",
+    "unused": "like rows without a token, as no row of an older token is",
 }
 
 

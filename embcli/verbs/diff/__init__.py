@@ -347,15 +347,15 @@ def _untrained(
 def _rules(
     base: Encoding | None, tuned: Encoding | None, text: str | None, converted: Converted | None
 ) -> tuple[str, ...] | None:
-    """Return in which rules and special tokens two tokenizers differ.
+    """Return in which rules and special tokens two tokenizers differ, and settings of a GGUF.
 
-    The IDs of a text are one of the rules. None means that rules cannot be compared, and that no
-    special tokens differ.
+    The IDs of a text are one of the rules. None means that rules cannot be compared, and that
+    nothing else differs.
     """
     found: dict[str, Any] | None = {}
     if base and tuned and base is not tuned:
         found = different_rules(base, tuned, text)
     names = [*(found or {})]
     if converted is not None:
-        names += converted.other_special_tokens()
+        names += [*converted.other_settings(), *converted.other_special_tokens()]
     return None if found is None and not names else tuple(names)

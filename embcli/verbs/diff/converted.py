@@ -1,16 +1,18 @@
-"""A GGUF file and the model that it was made of: which of two that is, and their special tokens."""
+"""A GGUF file and the model that it was made of: which of two that is, and what differs in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from math import isclose
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from embcli.encodings.gguf.vocabulary import GgufEncoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
+from embcli.files.families import CHANGED_FOR_GGUF
 from embcli.files.special_ids import special_ids
 from embcli.layer import Source
 
@@ -31,6 +33,17 @@ class Converted(NamedTuple):
                 if gguf.tensors.format == "GGUF" != model.tensors.format:
                     return cls(gguf, model)
         return None
+
+    def other_settings(self) -> Iterator[str]:
+        """Yield in words the settings of config.json that the GGUF file has otherwise."""
+        config = {**self.model.roles.config, **self.model.positions}
+        changed = CHANGED_FOR_GGUF.get(str(config.get("model_type")), [])
+        for name, stored in self.gguf.roles.settings.values.items():
+            ours: Any = config.get(name, stored)
+            is_told = name not in changed and {type(ours), type(stored)} <= {int, float}
+            with suppress(OverflowError):  # No float is as large as that whole number.
+                if is_told and not isclose(ours, stored, rel_tol=1e-6):
+                    yield f"{name} {ours:,.7g} in the model, {stored:,.7g} in the GGUF"
 
     def other_special_tokens(self) -> Iterator[str]:
         """Yield in words the special IDs that differ, the IDs around a text, and control tokens.

@@ -108,7 +108,7 @@ def _verdict(diff: Diff) -> Answer:
     if any(side.origin.has_adapter for side in diff.sides):
         clauses.append("the adapter is not applied")
     if diff.rules:
-        clauses.append(f"the tokenizers have different rules: {first_of(diff.rules, 3)}")
+        clauses.append(f"rules or settings differ: {first_of(diff.rules, 3)}")
     if diff.other_shapes:
         clauses.append(diff.other_shapes)
     not_compared = []
