@@ -82,7 +82,7 @@ def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
 
 
 def test_words_with_several_rows_are_a_remark(glove):
-    (finding,) = embcli.open(glove).audit().findings
+    _, finding = embcli.open(glove).audit().findings
     assert finding.level == "remark"
     assert finding.rows == 1
     assert "'king'" in finding.text

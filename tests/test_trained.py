@@ -107,13 +107,16 @@ def test_rows_as_long_as_a_model_draws_them_are_told_by_other_lengths(others, ki
     assert found(audit, kind) == [(level, (*NEW,))]
 
 
-@pytest.mark.parametrize(("old_rows", "level"), [(0, "finding"), (1, "remark")])
-def test_added_rows_like_those_without_a_token_look_untrained(old_rows, level):
+@pytest.mark.parametrize(
+    ("old_rows", "kind", "level"),
+    [(0, "untrained", "finding"), (1, "possibly-untrained", "remark")],
+)
+def test_added_rows_like_those_without_a_token_look_untrained(old_rows, kind, level):
     old = trained()
     drawn = 0.02 * normal(old_rows + 4 + 20, DIM, 3)
     matrix = np.concatenate([old[: WORDS - old_rows], drawn]).astype(np.float32)
     audit = audited(matrix, words_with_names())
-    assert found(audit, "untrained") == [(level, (*NEW,))]
+    assert found(audit, kind) == [(level, (*NEW,))]
 
 
 def test_the_mean_of_the_pieces_of_a_name_is_a_remark():

@@ -16,7 +16,7 @@ from embcli.asked.kept import kept_answer
 from embcli.asked.process import NotAskedError
 from embcli.errors import Notes
 
-NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer or an expert, in a tensor's name
+NUMBER = re.compile(r"(?<=\.)\d{1,9}(?=\.)")  # of a layer or an expert, in a tensor's name
 TensorSize = tuple[str, Sequence[int]]  # a dtype, as torch names it, and a shape
 
 

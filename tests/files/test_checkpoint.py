@@ -249,7 +249,7 @@ def test_what_config_json_says_of_positions_is_told(config, told):
 
 def test_what_a_gguf_file_says_of_positions_is_told():
     written("m.gguf", {"token_embd.weight": matrix()})
-    told = {"model_type": "llama", "max_position_embeddings": 77}
+    told = {"model_type": "llama", "max_position_embeddings": 77, "n_positions": 77}
     assert Checkpoint("m.gguf").positions == told
 
 
