@@ -66,7 +66,7 @@ def test_a_healthy_vocabulary_is_sound(name, loads):
     answer = loads.answers[name]
     assert not answer["refuses"], answer["log"]
     assert not [warning for warning in WARNINGS if warning in answer["log"]]
-    assert loads.audit(name).findings == ()
+    assert {finding.kind for finding in loads.audit(name).findings} <= {"not-checked"}
     assert loads.audit(name).is_sound
 
 

@@ -133,20 +133,23 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     for are_bytes in (False, True):  # Some models have trained bytes.
         known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
         values, unused_values = indicators_of(layer, np.array(known, np.int64), scan, watch)
-        used_values = {indicator: numbers[old] for indicator, numbers in values.items()}
-        compared.append(_Compared(values, separation_of(unused_values, used_values)))
+        used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
+        old_values = {indicator: numbers[old] for indicator, numbers in values.items()}
+        separation = separation_of(unused_values, used_values)
+        of_old = separation_of(unused_values, old_values)
+        compared.append(_Compared(values, separation, of_old))
         if compared[-1].separation.threshold is not None:
             break
-    values, separation = max(compared, key=lambda each: each.separation.area or 0)
+    values, separation, of_old = max(compared, key=lambda each: each.separation.area or 0)
     ranked = used[:0]
     candidates = used[:0]
     if separation.threshold is not None:
         chosen = values[separation.indicator][used]
         ranked = used[np.argsort(chosen, kind="stable")]
         candidates = ranked[: np.count_nonzero(chosen <= separation.threshold)]
-    alike = candidates
-    if separation.indicator == "norm":
-        alike = used[:0]  # A row can be short and trained.
+    alike = used[:0]
+    if of_old.threshold is not None and of_old.indicator != "norm":  # A trained row can be short.
+        alike = used[values[of_old.indicator][used] <= of_old.threshold]
     return MatrixAudit(
         name=name,
         files=files,
@@ -174,6 +177,7 @@ class _Compared(NamedTuple):
 
     values: Distances
     separation: Separation
+    of_old: Separation  # of the used rows that were not added
 
 
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
