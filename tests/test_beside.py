@@ -138,6 +138,16 @@ def test_an_adapter_says_what_it_changes_of_the_two_matrices(in_process, modules
     assert "equal in 6 rows; the adapter is not applied" in page
 
 
+def test_an_adapter_that_lacks_a_matrix_it_was_to_save_is_not_sound():
+    adapter = {"model.embed_tokens.weight": normal(6, 3), "model.q_proj.lora_A": normal(2, 6)}
+    save_file(adapter, "adapter_model.safetensors")
+    stated = {"modules_to_save": ["embed_tokens", "lm_head", "classifier"]}
+    Path("adapter_config.json").write_text(json.dumps(stated))
+    findings = embcli.open("adapter_model.safetensors").audit().findings
+    (load,) = [finding for finding in findings if finding.kind == "load"]
+    assert load.text.startswith("adapter_config.json has lm_head in modules_to_save")
+
+
 @pytest.mark.parametrize("module", ["embed_tokens", "layers.0.q_proj"])
 @pytest.mark.parametrize("other", ["lora_embedding_A", "lora_A.weight", "base_layer.bias"])
 def test_base_layers_whose_adapter_was_not_merged_are_called_that(in_process, module, other):

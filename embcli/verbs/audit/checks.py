@@ -18,6 +18,7 @@ from embcli.verbs.audit.matrix import MatrixAudit
 _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     load.check_index,
     beside.check_weights,
+    beside.check_adapter,
     beside.check_vocabularies,
     fit.check_positions,
     fit.check_tokenizer,
