@@ -50,7 +50,7 @@ class Command:
     @property
     def flags(self) -> list[inspect.Parameter]:
         """The parameters that Typer sees: the fields of each group in its place."""
-        found: list[inspect.Parameter] = []
+        found = []
         for parameter in inspect.signature(self.function).parameters.values():
             if _is_group(parameter.annotation):
                 found += parameter.annotation.flags()

@@ -49,8 +49,7 @@ def prepare(request: str) -> list[str]:
 def script(shell: str) -> str:
     # The module does not list what it exports, so mypy does not know the function.
     get_script = completion.get_completion_script  # type: ignore[attr-defined]
-    text: str = get_script(prog_name=PROGRAM, complete_var=REQUEST, shell=shell)
-    return text
+    return get_script(prog_name=PROGRAM, complete_var=REQUEST, shell=shell)
 
 
 def install(shell: str) -> str:

@@ -42,7 +42,7 @@ class OptionGroup:
     @classmethod
     def flags(cls) -> list[inspect.Parameter]:
         """Return the options as Typer reads them, those of the base class first."""
-        declared: dict[str, Any] = {}
+        declared = {}
         owners = []
         for group in reversed(cls.__mro__):
             declared.update(inspect.get_annotations(group))

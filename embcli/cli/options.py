@@ -71,7 +71,7 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
     shown_default = words.get("default", "panel" in words)
     if isinstance(shown_default, str):
         shown_default = shown_default.format_map(_FACTS)
-    settings: Settings = {
+    settings = {
         "help": words["help"].format_map(_FACTS),
         "metavar": " ".join(spelling[len(flags) :]) or None,
         "show_default": shown_default,

@@ -84,7 +84,7 @@ class FindScreen(ExplorerScreen):
         text = self.query_one("#text", Input).value
         most_tokens = 1000
         encoding = self.matrix.model.encoding
-        tokens: list[int] = []
+        tokens = []
         if encoding and text:
             with suppress(EmbcliError):  # a file of vectors does not have the word
                 tokens = encoding.encode(text)[:most_tokens].tolist()

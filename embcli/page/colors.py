@@ -175,5 +175,4 @@ def means(values: np.ndarray, count: int) -> np.ndarray:
     starts = np.arange(0, values.shape[1], count)
     sizes = np.diff(starts, append=values.shape[1])
     with np.errstate(invalid="ignore"):
-        averages: np.ndarray = np.add.reduceat(exact, starts, axis=1) / sizes
-    return averages
+        return np.add.reduceat(exact, starts, axis=1) / sizes

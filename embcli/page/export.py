@@ -179,7 +179,7 @@ def exported(
     `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
-    background: Background = "light" if theme == "auto" else theme
+    background = "light" if theme == "auto" else theme
     is_slide = frame is not None and frame.is_slide
     if frame and frame.models and not is_slide:
         page = Group(page, "", safe_text(f"From {', '.join(frame.models)}", "dim"))
@@ -262,7 +262,7 @@ def _html(page: RenderableType, width: int, background: Background, frame: Frame
 
 def fragment(page: RenderableType, width: int, theme: Theme) -> str:
     """Return a page as an element for a notebook, which is light unless the theme is dark."""
-    background: Background = "light" if theme == "auto" else theme
+    background = "light" if theme == "auto" else theme
     terminal = _THEMES[background]
     colors = f"background: {terminal.background_color.hex}; color: {terminal.foreground_color.hex}"
     style = f"{colors}; font: 14px/16px {FONTS}; white-space: pre; overflow-x: auto"
@@ -272,7 +272,7 @@ def fragment(page: RenderableType, width: int, theme: Theme) -> str:
 def _html_code(page: RenderableType, width: int, background: Background) -> str:
     """Return a page as text with elements of HTML for its colours."""
     lines = _lines(page, width, Medium(background, is_file=True, shows_svg=True))
-    segments: list[Segment] = []
+    segments = []
     for line in lines:
         segments += [*line, Segment("\n")]
     code = ""
@@ -320,7 +320,7 @@ def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
     Monospace fonts have the letters of Europe and the symbols of pages; of all others, one of each
     128 in Unicode's order is tried, as a script has about as many.
     """
-    others: list[str] = sorted(set(re.findall(r"[\u0590-\u1fff\u2c00-\U0010ffff]", svg)))
+    others = sorted(set(re.findall(r"[\u0590-\u1fff\u2c00-\U0010ffff]", svg)))
     tried = {ord(character) >> 7: character for character in others}
     box = _drawn("\U0010fffd")  # a character for private use
     for character in [*tried.values()][:_MOST_TRIED]:
@@ -419,7 +419,7 @@ def _table(table: Table) -> str:
 
 
 def _columns_of_lines(header: Line, lines: Sequence[Text]) -> list[list[str]]:
-    rows: list[Sequence[Text]] = []
+    rows = []
     for line in lines:
         if isinstance(line, Line):
             rows.append(line.cells)

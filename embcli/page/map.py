@@ -101,7 +101,7 @@ class Map(Composite):
         """
         starts = places - gap
         ends = places + gap
-        texts: _Texts = []
+        texts = []
         for place, label in zip(places, self.labels, strict=True):
             size = np.array([label.cell_len + 1, 0.8])
             for side in np.array(sides):

@@ -46,7 +46,7 @@ class NumberFormat:
             is_fixed = largest == 0 or half_of_last_digit <= largest < _LARGEST_FIXED
             self._spec = f".{precision}{'f' if is_fixed else 'e'}"
 
-        widest: list[float] = np.unique(values[~is_finite]).tolist()
+        widest = np.unique(values[~is_finite]).tolist()
         if finite.size:
             widest += [finite.min(), finite.max()]
         if np.signbit(finite).any():

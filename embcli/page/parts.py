@@ -247,7 +247,7 @@ class SuggestingPage:
     suggest: Callable[[Sequence[Note | Hint]], str]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        notes: list[Note | Hint] = []
+        notes = []
         for part in _parts_of(self.page, console, options):
             if isinstance(part, Note | Hint):
                 notes.append(part)
@@ -275,7 +275,7 @@ class CutPage:
         # Its tables need not leave room for the other pages once more.
         page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
 
-        pieces: list[list[list[Segment]]] = []  # lines, each alone, except those of a drawing
+        pieces = []  # lines, each alone, except those of a drawing
         for part in _parts_of(self.page, console, page_options):
             lines = console.render_lines(part, page_options, pad=False)  # type: ignore[arg-type]
             is_whole = isinstance(part, Drawing | SideBySide)

@@ -127,7 +127,7 @@ def ruled(
     )
     table.header_style = STYLES["strong"]
 
-    columns: list[list[RenderableType]] = []
+    columns = []
     for label in labels:
         columns.append(_add_label(table, label, gaps))
     for header, rows in blocks:

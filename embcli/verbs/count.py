@@ -148,7 +148,7 @@ class Counting:
     def _fail(self, path: str | None, error: OSError | InputError) -> None:
         """Note that a file cannot be counted; the next one is."""
         self.failures += 1
-        reason: object = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         if isinstance(error, IsADirectoryError):
             reason = Sentence("it is a folder; {recursive} counts the files in it")
         self.notes.add(Sentence("cannot count {what}: {reason}", what=_shown(path), reason=reason))

@@ -100,7 +100,7 @@ class WeightMatrix(Result, verb="weights"):
 
     def _fields(self, places: np.ndarray, names: Names) -> Columns:
         ids = self.ids[places]
-        fields: Columns = {"id": ids}
+        fields = {"id": ids}
         if "token" in names:
             fields["token"] = [token_text(token) for token in tokens_of(ids, self.encoding)]
         if self.order:

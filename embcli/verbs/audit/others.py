@@ -28,7 +28,7 @@ _MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | None) -> Found:
     """Check that the other tensors are finite, that none has only zeros, and no layer is a copy."""
     names = sorted({*origin.unopened, *files.input_tensors})
-    largest: dict[str, float] = {}
+    largest = {}
     with_blocks = []
     if files.checkpoint and not origin.is_remote:
         for name, values in _arrays(files.checkpoint.tensors, names, files.input_tensors):

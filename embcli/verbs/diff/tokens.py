@@ -130,7 +130,7 @@ def compare_tokens(
     base_ids = base.ids_by_token()
     tuned_ids = tuned.ids_by_token()
     same = 0
-    changes: list[TokenChange] = []
+    changes = []
     for token in base_ids | tuned_ids:
         pairs = zip_longest(base_ids.get(token, ()), tuned_ids.get(token, ()))
         for base_id, tuned_id in pairs:

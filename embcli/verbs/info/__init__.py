@@ -179,7 +179,7 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     checkpoint = model.source
     if checkpoint.roles.is_custom_tensor:
         raise InputError(Sentence("info shows the model's own token matrix: leave out {tensor}"))
-    roles: dict[str, str] = {}
+    roles = {}
     for role in ("token", "position", "token_type", "head"):
         with suppress(InputError):  # the head and the recipe of ModelInfo have the reason
             tensor = checkpoint.roles.find(role)

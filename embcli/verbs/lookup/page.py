@@ -189,7 +189,7 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
         names.append(safe_text(name, _STYLES_OF_RESULTS.get(term.name, "dim")))
     labels.append(Label("", names * len(index), "left"))
 
-    numbers: list[object] = []
+    numbers = []
     for place in range(len(index)):
         for term in terms:
             numbers.append("" if term.numbers is None else term.numbers[place])

@@ -43,7 +43,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
     is_slide = table.style.heat and medium_of(console).widest
-    beside: list[Text] = []  # the square picture of a slide
+    beside = []  # the square picture of a slide
     if is_slide and table.is_similarity and not table.style.bare:
         beside = heading[1:] + notes
         del heading[1:], notes[:]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from embcli.opened import Opened, TextOrIds
-from embcli.records import Columns, FieldType, Names, Records, in_pieces, run_of
+from embcli.records import Columns, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, check_known
 
@@ -98,7 +98,7 @@ class Tokenization(Result, verb="tokenize"):
     def records(self) -> Records:
         count = len(self.tokens)
         sequences = self.tokens.sequences
-        fields: dict[str, FieldType] = {
+        fields = {
             **self.tokens.field_types,
             "bytes": str,
             "start": int,

@@ -13,7 +13,7 @@ from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes
 from embcli.names import __version__
 from embcli.opened import TextOrIds
-from embcli.records import FieldType, Names, Piece, Records
+from embcli.records import Names, Piece, Records
 from embcli.result import Result
 from embcli.text import encode_sequences, sequences_of
 from embcli.tokens import Tokens
@@ -41,7 +41,7 @@ class Tokenizers(Result, verb="tokenizers"):
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
         token_fields = Tokenization(self.tokens[0]).records().fields
-        fields: dict[str, FieldType] = {"encoding": str, **token_fields}
+        fields = {"encoding": str, **token_fields}
         characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,

@@ -55,7 +55,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
 
     most = rows_that_fit(options, 32)  # lines
     lines: list[RunningLine] = []
-    sections: list[int] = []
+    sections = []
     is_whole = True
     for sequence in range(len(result.texts)):
         if len(lines) >= most:
