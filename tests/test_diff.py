@@ -70,6 +70,19 @@ def compared_arrays(base: np.ndarray, tuned: np.ndarray) -> Diff:
     return compared("base.npy", "tuned.npy")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_rounded_copy_is_called_that_unless_a_row_changed(dtype, in_process):
+    rows = vectors()
+    model = saved("model.safetensors", rows)
+    assert compared(model, saved("copy.safetensors", rows, dtype)).only_rounded
+    page = in_process("diff", model, "copy.safetensors").text
+    assert f"300 changed, only by rounding (float32, {str(dtype)[6:]})" in page
+
+    rows[299, 23] *= 1.01
+    assert not compared(model, saved("copy.safetensors", rows, dtype)).only_rounded
+    assert not compared(model, saved("other.safetensors", rows)).only_rounded
+
+
 # --- edits ----------------------------------------------------------------------------------------
 
 

@@ -69,6 +69,7 @@ class Diff(Result, verb="diff"):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64, L2
     largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
+    only_rounded: bool  # whether rounding to the dtypes of both makes all pairs equal
     atol: float = 0.0
     head: Diff | None = None
     rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
@@ -158,6 +159,7 @@ class Diff(Result, verb="diff"):
             "counts": self.counts,
             "different": self.different,
             "untrained": [finding.document() for finding in self.untrained],
+            "only_rounded": self.only_rounded,
             "matched_by": self.matching.by,
             "atol": self.atol,
             "head": self.head.counts if self.head else None,

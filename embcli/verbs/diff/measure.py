@@ -83,6 +83,7 @@ class ComparedRows(NamedTuple):
     cosine_distances: np.ndarray  # (pairs,) float64
     distances: np.ndarray  # (pairs,) float64
     largest_differences: np.ndarray  # (pairs,) float64
+    only_rounded: bool  # whether all are equal once both are rounded to the dtypes of both
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -107,6 +108,7 @@ def compare_rows(
     cosine_distances = np.zeros(count)
     distances = np.zeros(count)
     largest_differences = np.zeros(count)
+    only_rounded = base.dtype != tuned.dtype
     values_per_block = 1 << 20
     step = max(values_per_block // base.shape[1], 1)
     blocks = np.split(np.arange(count), range(step, count, step))
@@ -124,6 +126,10 @@ def compare_rows(
         base_rows = _in_float64(base, base_stored, tuned, rounding)
         tuned_rows = _in_float64(tuned, tuned_stored, base, rounding)
         are_equal = (base_rows == tuned_rows) | (np.isnan(base_rows) & np.isnan(tuned_rows))
+        if only_rounded:
+            base_rounded = rounded_to(tuned.dtype, base_rows.astype(np.float32))
+            tuned_rounded = rounded_to(base.dtype, tuned_rows.astype(np.float32))
+            only_rounded = np.array_equal(base_rounded, tuned_rounded, equal_nan=True)
         is_changed = ~are_equal.all(axis=1)
         differences = np.where(are_equal, 0.0, np.abs(tuned_rows - base_rows))
         if atol:
@@ -147,7 +153,7 @@ def compare_rows(
 
     for values in (cosine_distances, distances, largest_differences):
         values[~np.isfinite(values)] = np.nan
-    return ComparedRows(equal, cosine_distances, distances, largest_differences)
+    return ComparedRows(equal, cosine_distances, distances, largest_differences, only_rounded)
 
 
 _INEXACT = ("int64", "uint64", "decimal")  # float64 does not hold all of their numbers

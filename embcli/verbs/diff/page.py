@@ -22,9 +22,9 @@ def page(diff: Diff, console: Console, options: ConsoleOptions) -> RenderResult:
     yield title(f"{_matrices(diff).capitalize()}, row by row")
     for side in diff.sides:
         yield safe_text(f"{side.name:5}  {_matrix_in_words(diff, side)}")
-    yield Answer(f"rows   {counts_in_words(diff.counts)}", style="")
+    yield Answer(f"rows   {_counts(diff)}", style="")
     if diff.head is not None:
-        yield Answer(f"heads  {counts_in_words(diff.head.counts)}", style="")
+        yield Answer(f"heads  {_counts(diff.head)}", style="")
     if diff.atol:
         yield safe_text(f"Values that differ by at most {diff.atol:g} count as equal")
     if diff.matching.by == "token":
@@ -47,6 +47,13 @@ def page(diff: Diff, console: Console, options: ConsoleOptions) -> RenderResult:
     yield _verdict(diff)
     if diff.head is not None and diff.head.has_other_rows:
         yield Hint(("layer",))
+
+
+def _counts(diff: Diff) -> str:
+    text = counts_in_words(diff.counts)
+    if diff.only_rounded and diff.counts["changed"]:
+        text += f", only by rounding ({diff.base.dtype}, {diff.tuned.dtype})"
+    return text
 
 
 def _matrices(diff: Diff) -> str:
