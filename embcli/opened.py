@@ -16,7 +16,7 @@ import numpy as np
 from embcli import names
 from embcli.errors import InputError, Notes, WrongTypeError
 from embcli.layer import Source, shape_of
-from embcli.text import Sequences, encode_sequences, remark_special, sequences_of
+from embcli.text import Sequences, encode_sequences, sequences_of
 from embcli.tokens import Tokens
 from embcli.wording import Sentence, counted
 
@@ -181,8 +181,7 @@ class Opened:
             return given
         remarks = notes or Notes()
         sequences = sequences_of(given, lines)
-        texts = sequences.texts
-        if texts is None:
+        if sequences.texts is None:
             tokens = encode_sequences(sequences, self.source.encoding)
         elif self.encoding is None:
             unknown = (
@@ -191,9 +190,7 @@ class Opened:
             )
             raise InputError(Sentence(unknown))
         else:
-            tokens = encode_sequences(sequences, self.encoding, special, has_added)
-            if not special:
-                remark_special(texts, self.encoding, has_added, remarks)
+            tokens = encode_sequences(sequences, self.encoding, special, has_added, remarks)
         if not len(tokens):
             remarks.add("the input is empty: there are no tokens")
         return tokens

@@ -172,9 +172,13 @@ def array_of(values: Any) -> np.ndarray:
 
 
 def encode_sequences(
-    sequences: Sequences, encoding: Encoding | None, special: bool = False, has_added: bool = True
+    sequences: Sequences,
+    encoding: Encoding | None,
+    special: bool = False,
+    has_added: bool = True,
+    notes: Notes | None = None,
 ) -> Tokens:
-    """Return the tokens of texts, which need an encoding, or of IDs.
+    """Return the tokens of texts, which need an encoding, or of IDs; remarks go to the notes.
 
     If `special`, special tokens are recognised; if also `has_added`, those that a model reads
     before and after a text are added.
@@ -185,6 +189,8 @@ def encode_sequences(
         all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
         return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
 
+    if not special:
+        _remark_special(sequences.texts, encoding, has_added, notes or Notes())
     added = encoding.bos_eos if special and has_added else ((), ())
     bos = np.array(added[0], np.uint32)
     eos = np.array(added[1], np.uint32)
@@ -209,7 +215,9 @@ def encode_sequences(
 _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
 
 
-def remark_special(texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes) -> None:
+def _remark_special(
+    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
+) -> None:
     """Remark on special tokens: those that the model adds, and those that count as plain text."""
     if has_added:
         bos, eos = encoding.bos_eos

@@ -327,7 +327,7 @@ class Strips(Composite):
 
         def at_lines(label: Label) -> Label:
             cells = [label.cells[start * fit.row_step] for start in starts]
-            if self.square and np.array_equal(np.array(label.cells), self.numbers):
+            if self.square and [*label.cells] == [*self.numbers]:
                 cells = [""] * len(starts)
                 for place in self._ticks(fit):  # which the columns have, too
                     line = np.searchsorted(starts, place // fit.row_step, "right") - 1

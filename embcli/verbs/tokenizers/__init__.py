@@ -97,7 +97,8 @@ def tokenizers(
         raise InputError("only a text can be split by several tokenizers, not IDs")
 
     tokens = tuple(
-        encode_sequences(sequences, encoding, special, has_added=False) for encoding in found
+        encode_sequences(sequences, encoding, special, has_added=False, notes=all_notes)
+        for encoding in found
     )
     if not any(map(len, tokens)):
         all_notes.add("the input is empty: there are no tokens")
