@@ -130,6 +130,8 @@ def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
         steps = _chosen(steps + further, tour.steps)
         further = []
     given = tour.text and decoded(tour.text, "--text")
+    if given and not any("{text}" in step.command for step in steps + further):
+        raise InputError("no chosen step has a place for --text; leave it, --steps or --quiz out")
     return _numbered(steps, given) + _numbered(further, given)
 
 
