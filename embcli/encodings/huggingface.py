@@ -34,13 +34,15 @@ from embcli.encodings.merging import (
     Pair,
     ToBytes,
     byte_level_to_bytes,
+    bytes_of,
     derive,
     piece_to_bytes,
     piece_to_text,
     spans_of_spelling,
+    unmade,
 )
 from embcli.errors import InputError, memory_of_machine
-from embcli.wording import counted, in_bytes, in_data
+from embcli.wording import counted, first_of, in_bytes, in_data
 
 if TYPE_CHECKING:
     import tokenizers
@@ -49,7 +51,8 @@ if TYPE_CHECKING:
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of a byte
 MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
-_IN_UTF8 = 243  # bytes that a text can have
+_IN_UTF8 = (*range(0xC0), *range(0xC2, 0xF5))  # bytes that a text can have
+_FEW = 0.01  # of the tokens, which a healthy vocabulary can have and no text gets
 _SAMPLE = "every effort moves you"
 _UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
 _BYTES_PER_CHARACTER = 150  # of the memory in which the package keeps the tokens of a text
@@ -127,16 +130,21 @@ class HuggingFaceEncoding(Encoding):
             merges = self.rules["merges"]
             parts = {token for token in self.rules["vocab"] if len(token) > 1}
             of_bytes = [token for token in parts if _BYTE.fullmatch(token)]
-            tokens = parts.difference(self.added.values(), of_bytes)
-            if len(merges) < len(tokens) / 2:
-                merges_in_words = counted(len(merges), "merge")
-                yield f"{self.path.name} has {merges_in_words} for {len(tokens):,} tokens"
-            if len(of_bytes) >= _IN_UTF8 and not self.rules["byte_fallback"]:
+            tokens = parts.difference(self.added.values(), of_bytes, [self.rules["unk_token"]])
+            suffix = self.rules["end_of_word_suffix"] or ""
+            pairs = [[part.removesuffix(suffix) for part in merge] for merge in merges]
+            lost = unmade([token.removesuffix(suffix) for token in tokens], pairs)
+            if len(lost) > _FEW * len(tokens):
+                shown = first_of(map(repr, sorted(lost)), 3)
+                yield f"{self.path.name}: no merge of earlier tokens makes {shown}"
+            if len(of_bytes) >= len(_IN_UTF8) and not self.rules["byte_fallback"]:
                 yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
 
-            single = len(self.rules["vocab"]) - len(parts)
-            if self._to_bytes is byte_level_to_bytes and single < _IN_UTF8:
-                yield f"{self.path.name} has tokens for {single} bytes; texts lose all others"
+            single = {bytes_of(token.encode()) for token in self.rules["vocab"].keys() - parts}
+            lost_bytes = [byte for byte in _IN_UTF8 if bytes([byte]) not in single]
+            if self._to_bytes is byte_level_to_bytes and lost_bytes:
+                texts = f"{counted(len(lost_bytes), 'byte')}, which texts lose"
+                yield f"{self.path.name} has no token for {texts}"
             elif "Ġ" in self.rules["vocab"] and not self.rules["end_of_word_suffix"]:
                 decoded = self.tokenizer.decode(self.encode(_SAMPLE).tolist())
                 if decoded.strip() != _SAMPLE:

@@ -135,6 +135,15 @@ def merge(symbols: list[bytes], priority: Priority) -> tuple[list[bytes], list[P
     return [part for part in parts if part], merges
 
 
+def unmade(words: Iterable[str], merges: Iterable[Sequence[str]]) -> list[str]:
+    """Return the words that no merge makes of single characters and of earlier words."""
+    made = set()
+    for merge in merges:
+        if all(len(part) < 2 or part in made for part in merge):
+            made.add("".join(merge))
+    return [word for word in words if len(word) > 1 and word not in made]
+
+
 # GPT-2 spells each byte as a character: the printable ones of Latin-1 as they are, the others as
 # U+0100 and on, in order.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

@@ -18,6 +18,7 @@ import numpy as np
 
 from embcli.binary import JsonObject, quoted
 from embcli.encodings.gguf.vocabulary import DEFAULT_IDS, GgufEncoding
+from embcli.encodings.merging import unmade
 from embcli.encodings.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
@@ -184,8 +185,9 @@ def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Fo
         lost = [merge for merge in merges if _bare(merge) not in tokens]
         yield from _warning("fit", "merges that make no token", lost)
         if "made" in traits and merges:
-            unmade = _unmade(normal, merges)
-            yield from _warning("fit", "tokens that no merge makes of earlier ones", unmade)
+            lost = unmade(map(_bare, normal), [[*map(_bare, merge.split(" "))] for merge in merges])
+            if len(lost) > _FEW * len(normal):
+                yield from _warning("fit", "tokens that no merge makes of earlier ones", lost)
     if "bytes" in traits:
         names = [word for word in normal if _BYTE_NAME.fullmatch(word)]
         yield from _warning("fit", "bytes that are typed NORMAL, so written by name", names)
@@ -199,20 +201,6 @@ def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Fo
         if not normal:
             text = "no token is typed NORMAL: llama.cpp finds them before it splits a text"
             yield Finding("finding", "fit", len(words), text)
-
-
-def _unmade(words: list[str], merges: list[str]) -> list[str]:
-    """Return the tokens that no merge makes of bytes and earlier tokens, if they are many.
-
-    A healthy vocabulary can have a few, which no text gets.
-    """
-    made = set()
-    for merge in merges:
-        parts = map(_bare, merge.split(" "))
-        if all(len(part) < 2 or part in made for part in parts):
-            made.add(_bare(merge))
-    unmade = [word for word in words if len(word) > 1 and _bare(word) not in made]
-    return unmade if len(unmade) > _FEW * len(words) else []
 
 
 def _bare(spelling: str) -> str:

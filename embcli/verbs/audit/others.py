@@ -111,6 +111,8 @@ def _arrays(
 
 def _has_block_of_zeros(values: np.ndarray) -> bool:
     """Return whether a sixteenth of the rows or columns, side by side, are zero, others not."""
+    if values.ndim < 2:
+        return False
     matrix = values.reshape(-1, values.shape[-1])
     if min(matrix.shape) < _LEAST_SIZE or not matrix.any():
         return False
