@@ -116,17 +116,6 @@ def test_a_heat_map_has_all_columns_and_most_of_the_lines():
 
 
 @cases
-def test_a_label_is_at_the_middle_of_its_rows_lines(rows, lines):
-    weights = embcli.seeded(vocab=rows, dim=3).weights()
-    svg = weights.styled(heat=True, slide="Rows").page("svg").decode()
-
-    tops = re.findall(r'translate\(\S+ (\S+)\)"><g', svg)
-    middles = np.reshape(np.array(tops, float), (rows, lines)).mean(axis=1)
-    labels = re.findall(r'<text x="0" y="(\S+)" textLength="\S+">&#160;\d<', svg)
-    assert np.array(labels, float) - middles == pytest.approx(18.5)
-
-
-@cases
 def test_what_is_said_of_a_square_picture_is_beside_it(in_process, command, words):
     svg = in_process.ok(*shlex.split(command), "--slide", "", "-f", "svg").text
     (x,) = re.findall(rf'<text x="(\S+)" [^>]+>{words}', svg.replace("&#160;", " "))

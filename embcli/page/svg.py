@@ -37,7 +37,6 @@ _BELOW = 1.6  # lines below: a small one, and margins
 _SOURCE = 0.7  # its scale
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
-HALF_A_LINE_LOWER = Style.from_meta({"lower": LINE / 2})
 CRISP = 'shape-rendering="crispEdges"'
 # Words of Hebrew, Arabic and other scripts in these blocks of Unicode, and the blanks between them.
 _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
@@ -81,6 +80,11 @@ def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> 
         _group(source, left, _SLIDE_HEIGHT - 1.1 * line, _SOURCE * scale),
     ]
     return _document(groups, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT)
+
+
+def lowered(lines: float) -> Style:
+    """Return the style of letters that are so far below their line."""
+    return Style.from_meta({"lower": lines * LINE})
 
 
 def _columns(lines: Lines) -> int:
