@@ -34,7 +34,8 @@ SLIDE_LINES = 24  # below the heading
 _ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
 _HEADING = 1.7
 _BELOW = 1.6  # lines below: a small one, and margins
-_SOURCE = 0.7  # its scale
+_SOURCE = 0.7  # its scale, unless it is long
+LONGEST_SOURCE = 120  # columns
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
 CRISP = 'shape-rendering="crispEdges"'
@@ -72,12 +73,16 @@ def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> 
     scale = min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
     line = scale * LINE
     left = scale * _MARGIN * CELL
-    blank = _SLIDE_HEIGHT - height * line
-    heading_scale = (_SLIDE_WIDTH - 2 * left) / (_columns(heading) * CELL)
+    room = (_SLIDE_WIDTH - 2 * left) / CELL
     groups = [
-        _group(heading, left, 0.8 * line, min(heading_scale, _HEADING * scale)),
-        _group(lines, left, _ABOVE * line + blank / 3, scale),
-        _group(source, left, _SLIDE_HEIGHT - 1.1 * line, _SOURCE * scale),
+        _group(heading, left, 0.8 * line, min(room / _columns(heading), _HEADING * scale)),
+        _group(lines, left, _ABOVE * line, scale),
+        _group(
+            source,
+            left,
+            _SLIDE_HEIGHT - 1.1 * line,
+            min(room / _columns(source), _SOURCE * scale),
+        ),
     ]
     return _document(groups, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT)
 
