@@ -9,6 +9,7 @@ import builtins
 import io
 import math
 import re
+import shlex
 import sys
 import xml.etree.ElementTree as ET
 from itertools import groupby, pairwise
@@ -648,6 +649,23 @@ def labels_of_svg(svg: str) -> list[tuple[int, float]]:
     """Return the whole numbers in the first column of a picture, each with its height."""
     label = r'x="0" y="(\S+)" [^>]*>(?:&#160;)*(\d+)</text>'
     return [(int(number), float(height)) for height, number in re.findall(label, svg)]
+
+
+@cases
+def test_a_label_is_at_the_middle_of_its_row(in_process, command, lines, shown):
+    """A row has some lines, or shares one with others."""
+    svg = in_process.ok(*shlex.split(command), "--heat", "-f", "svg").text
+    middles: list[float] = []
+    strip = r'translate\(\S+ (\S+)\)"><g transform="scale\(\S+ (\S+)\)" [^>]+>(.*?)</g>'
+    for top, height, paths in re.findall(strip, svg):
+        rows = {int(row) for row in re.findall(r" (\d+)\.5h1", paths)}
+        middles += [float(top) + (row + 0.5) * float(height) for row in sorted(rows)]
+
+    middles_of_rows = np.reshape(middles, (-1, lines)).mean(axis=1)
+    numbers, heights = zip(*labels_of_svg(svg), strict=True)
+    assert [*numbers] == shown
+    to_baseline = 6.3
+    assert heights - middles_of_rows[[*numbers]] == pytest.approx(to_baseline, abs=0.3)
 
 
 @pytest.mark.parametrize(("rows", "step"), [(60, 2), (100, 3)])

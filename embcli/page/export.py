@@ -39,6 +39,7 @@ from embcli.page.parts import (
 from embcli.page.strips import Shades
 from embcli.page.svg import (
     FONTS,
+    LONGEST_SOURCE,
     SLIDE_COLUMNS,
     SLIDE_LINES,
     WIDEST_SLIDE,
@@ -216,10 +217,10 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         )
     heading = title(frame.heading)
     source = safe_text(frame.source, "dim")
-    for line in (heading, source):
-        line.truncate(SLIDE_COLUMNS, overflow="ellipsis")
+    heading.truncate(SLIDE_COLUMNS, overflow="ellipsis")
+    source.truncate(LONGEST_SOURCE, overflow="ellipsis")
     return slide(
-        _lines(heading, SLIDE_COLUMNS, medium), lines, _lines(source, SLIDE_COLUMNS, medium), theme
+        _lines(heading, SLIDE_COLUMNS, medium), lines, _lines(source, LONGEST_SOURCE, medium), theme
     )
 
 

@@ -65,7 +65,9 @@ class Map(Composite):
             width = options.max_width
             height = rows_that_fit(options, 30, other_lines=4 if self.bare else 10)
         area = np.array([width, height])
-        places = _places(points, area)
+        # A point of a picture is a line away from the texts of the page.
+        margin = 4 if medium.shows_svg else 1
+        places = _places(points, area, margin)
         if medium.shows_svg:
             texts = self._texts(places, area, (0.4, 0.3), _SIDES)
             picture = "".join(self._elements(places, texts, area))
@@ -143,10 +145,13 @@ class Map(Composite):
         yield "</g></svg>"
 
 
-def _places(points: np.ndarray, area: np.ndarray) -> np.ndarray:
-    """Return the cell and the line of each point, (n, 2), at equal scales, within the edges."""
+def _places(points: np.ndarray, area: np.ndarray, margin: int) -> np.ndarray:
+    """Return the cell and the line of each point, (n, 2), at equal scales, within the edges.
+
+    Half of the margin, in cells, is at each edge.
+    """
     least = points.min(axis=0)
     spans = np.maximum(points.max(axis=0) - least, 1e-300)  # 0 if all are at one place
-    scale = ((area / np.abs(_CELL) - 1) / spans).min()  # cells of a unit
+    scale = ((area / np.abs(_CELL) - margin) / spans).min()  # cells of a unit
     places: np.ndarray = area / 2 + (points - least - spans / 2) * scale * _CELL
     return places

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from rich.text import Text
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
 from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
-from embcli.page.svg import CELL, CRISP, HALF_A_LINE_LOWER, LINE
+from embcli.page.svg import CELL, CRISP, LINE, lowered
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
@@ -325,22 +326,26 @@ class Strips(Composite):
 
         middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
 
-        def at_lines(label: Label) -> Label:
-            cells = [label.cells[start * fit.row_step] for start in starts]
+        def at_rows(label: Label) -> Label:
+            """Return a label of lines; in a picture each cell is at the middle of its row."""
+            rows = [start * fit.row_step for start in starts]
             if self.square and [*label.cells] == [*self.numbers]:
-                cells = [""] * len(starts)
-                for place in self._ticks(fit):  # which the columns have, too
-                    line = np.searchsorted(starts, place // fit.row_step, "right") - 1
-                    cells[line] = self.numbers[place]
+                rows = self._ticks(fit)  # which the columns have, too
+            texts = label._replace(cells=[label.cells[row] for row in rows]).texts
+            cells = [Text()] * len(starts)
+            for row, text in zip(rows, texts, strict=True):
+                place = row // fit.row_step
+                number = bisect(starts, place) - 1
+                rows_above = place - starts[number] + 0.5
+                lines_above = rows_above * fit.lines_per_row / fit.rows_per_line
+                style = lowered(lines_above - middle - 0.5)
+                cells[number] = text.copy()
+                cells[number].style = console.get_style(text.style) + style
             return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
-        labels_of_lines = list(map(at_lines, labels))
-        trailing_of_lines = list(map(at_lines, self.trailing))
-        table = ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
-        if fit.lines_per_row % 2 == 0:
-            for label_column in table.columns[: len(labels)]:
-                label_column.style = HALF_A_LINE_LOWER
-        return table
+        labels_of_lines = list(map(at_rows, labels))
+        trailing_of_lines = list(map(at_rows, self.trailing))
+        return ruled(labels_of_lines, blocks, trailing_of_lines, gaps, sections=self.sections)
 
     def _axis(self, fit: Fit) -> str:
         """Return the numbers of the first and the last column, and ticks between them."""

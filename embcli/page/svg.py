@@ -34,10 +34,10 @@ SLIDE_LINES = 24  # below the heading
 _ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
 _HEADING = 1.7
 _BELOW = 1.6  # lines below: a small one, and margins
-_SOURCE = 0.7  # its scale
+_SOURCE = 0.7  # its scale, unless it is long
+LONGEST_SOURCE = 120  # columns
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
-HALF_A_LINE_LOWER = Style.from_meta({"lower": LINE / 2})
 CRISP = 'shape-rendering="crispEdges"'
 # Words of Hebrew, Arabic and other scripts in these blocks of Unicode, and the blanks between them.
 _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
@@ -73,14 +73,23 @@ def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> 
     scale = min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
     line = scale * LINE
     left = scale * _MARGIN * CELL
-    blank = _SLIDE_HEIGHT - height * line
-    heading_scale = (_SLIDE_WIDTH - 2 * left) / (_columns(heading) * CELL)
+    room = (_SLIDE_WIDTH - 2 * left) / CELL
     groups = [
-        _group(heading, left, 0.8 * line, min(heading_scale, _HEADING * scale)),
-        _group(lines, left, _ABOVE * line + blank / 3, scale),
-        _group(source, left, _SLIDE_HEIGHT - 1.1 * line, _SOURCE * scale),
+        _group(heading, left, 0.8 * line, min(room / _columns(heading), _HEADING * scale)),
+        _group(lines, left, _ABOVE * line, scale),
+        _group(
+            source,
+            left,
+            _SLIDE_HEIGHT - 1.1 * line,
+            min(room / _columns(source), _SOURCE * scale),
+        ),
     ]
     return _document(groups, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT)
+
+
+def lowered(lines: float) -> Style:
+    """Return the style of letters that are so far below their line."""
+    return Style.from_meta({"lower": lines * LINE})
 
 
 def _columns(lines: Lines) -> int:

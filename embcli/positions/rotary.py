@@ -60,7 +60,6 @@ def rotary(
     angle = f"p · {theta:,.12g}^(-2i/D)"
     formula = f"Pair i of the columns is rotated by {angle}; pairs are {pairing}."
     first, second = pair_columns[:, 0]
-    example = f"columns {first} and {second} are a pair"
     angles_of_pairs = PositionMatrix(
         name="position",
         rows=angles,
@@ -72,7 +71,7 @@ def rotary(
         name="input",
         rows=rows,
         columns=row_columns,
-        heading=f"The row of token ID {token_id}, rotated: {example}",
+        heading=f"Row of ID {token_id}, rotated; pair 0: columns {first}, {second}",
     )
     similarities = similarities_of(vectors, metric)
     return ShownPositions(
