@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
-from embcli.names import MatrixShape
+from embcli.names import MatrixShape, Strings
 from embcli.wording import Parameter, Sentence, in_bytes, shortened
 
 Item = TypeVar("Item")
@@ -214,9 +214,7 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     raise RangeError(unknown, hint)
 
 
-def check_choices(
-    parameter: str, chosen: str | tuple[str, ...], names: Iterable[str]
-) -> tuple[str, ...]:
+def check_choices(parameter: str, chosen: str | Strings, names: Iterable[str]) -> Strings:
     """Return one name, or several, as a tuple; raise InputError for one not to choose from."""
     choices = (chosen,) if isinstance(chosen, str) else chosen
     for name in choices:

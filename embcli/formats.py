@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from embcli.names import OUTPUTS
+from embcli.names import OUTPUTS, Strings
 from embcli.positions import kind_named
 
 PictureFormat = Literal["svg", "html", "png"]  # pages with colours, for a file
@@ -132,7 +132,7 @@ def formats_for(kind: ContentKind) -> tuple[FormatName, ...]:
     return tuple(names)
 
 
-def or_list(formats: tuple[str, ...]) -> str:
+def or_list(formats: Strings) -> str:
     """Return formats to choose from, in words.
 
     >>> or_list(("svg", "html", "png"))

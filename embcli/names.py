@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, get_args
 PROGRAM = "embcli"
 __version__ = "0.2.0"  # No other file names the version.
 
+Strings = tuple[str, ...]
 Shape = tuple[int, ...]  # of an array
 MatrixShape = tuple[int, int]  # rows and columns: (V, D) or (C, D)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from embcli.names import Strings
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -51,7 +53,7 @@ class AddType(NamedTuple):
 class Norm(NamedTuple):
     """Normalise each row, by torch's LayerNorm or the same spelled out, which gives other bits."""
 
-    names: tuple[str, ...]  # names that its module has in checkpoints
+    names: Strings  # names that its module has in checkpoints
     key: str = ""  # the key of its epsilon in config.json
     epsilon: float = 1e-12  # applies if config.json has no `key`
     kind: Literal["torch", "spelled"] = "torch"

@@ -35,7 +35,7 @@ from embcli.formats import (
     content_of,
     formats_for,
 )
-from embcli.names import DEFAULT_PRECISION, Theme, __version__
+from embcli.names import DEFAULT_PRECISION, Strings, Theme, __version__
 from embcli.wording import Sentence, counted, in_line
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ def _check_place(path: str | Path, format: Format) -> None:
         raise InputError(Sentence(wrong, file=str(file), error=error)) from None
 
 
-def refuse_many(shown: tuple[str, ...] | None, format: FormatName) -> None:
+def refuse_many(shown: Strings | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
     if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
         wrong = "this format holds one matrix, not {shown}; choose one with {show}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from embcli.errors import EmbcliError, InputError, Notes, WrongTypeError
-from embcli.names import Shape
+from embcli.names import Shape, Strings
 from embcli.selection import hint_at_spelling
 from embcli.tokens import Tokens, shown
 from embcli.wording import Sentence
@@ -125,7 +125,7 @@ def lines_of_ids(text: str) -> tuple[np.ndarray, ...]:
 class Sequences(NamedTuple):
     """Input sequences: either texts or arrays of token IDs; the other is None."""
 
-    texts: tuple[str, ...] | None = None
+    texts: Strings | None = None
     ids: tuple[np.ndarray, ...] | None = None  # (T,) int64 each
     many: bool = False  # whether there may be several, so that rows name their sequence
     shape: Shape = ()  # (T,) or (B, T) of an array of IDs

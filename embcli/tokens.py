@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from embcli.errors import IdError, InputError, Notes
-from embcli.names import Shape
+from embcli.names import Shape, Strings
 from embcli.selection import Selection, select
 from embcli.wording import ByteToken, Sentence, counted
 
@@ -40,7 +40,7 @@ class Tokens:
     starts: np.ndarray  # (sequences + 1,) int64
     encoding: Encoding | None  # None if the IDs are only row numbers
     many: bool = False  # whether rows name their sequence
-    texts: tuple[str, ...] | None = None  # one per sequence; None for IDs
+    texts: Strings | None = None  # one per sequence; None for IDs
     special: bool = False  # whether special tokens in the texts were recognised
     added: BosEos = ((), ())
     shape: Shape = ()  # (T,) or (B, T) if IDs were given as an array

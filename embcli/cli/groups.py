@@ -19,6 +19,7 @@ from embcli.cli.input import read
 from embcli.cli.options import as_flag, some_of
 from embcli.errors import InputError, Notes, UnknownWordError
 from embcli.formats import FORMATS
+from embcli.names import Strings
 from embcli.positions import KINDS, kind_named
 from embcli.wording import Sentence
 
@@ -243,7 +244,7 @@ def opened(
     return Opened.open(path, **of_file, notes=remarks)
 
 
-def _given(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _given(options: Mapping[str, Any], names: Strings) -> dict[str, Any]:
     return {name: options[name] for name in names if is_given(options.get(name))}
 
 

@@ -15,6 +15,7 @@ import typer
 from embcli import names
 from embcli.errors import InputError
 from embcli.formats import FORMATS, PICTURES, VIEWS, FormatName, or_list
+from embcli.names import Strings
 from embcli.positions import JOINED_KINDS, KINDS
 from embcli.wording import load_facts
 
@@ -95,7 +96,7 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
 # --- what annotations say ---
 
 
-def some_of(known: tuple[str, ...]) -> Settings:
+def some_of(known: Strings) -> Settings:
     """Complete one of these names, or the last of several with commas.
 
     Only names are offered that are not used yet; without any, the shell completes paths.
@@ -111,7 +112,7 @@ def some_of(known: tuple[str, ...]) -> Settings:
     return {"autocompletion": complete}
 
 
-def _listed(words: str) -> tuple[str, ...]:
+def _listed(words: str) -> Strings:
     return tuple(name.strip() for name in words.split(","))
 
 

@@ -24,7 +24,7 @@ from rich.console import Group, RenderableType
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import ResultWriter
 from embcli.errors import EmbcliError, InputError
-from embcli.names import TOUR_TEXT
+from embcli.names import TOUR_TEXT, Strings
 from embcli.page import safe_text, title
 from embcli.page.parts import CutPage, RuledLine, Sheets, TypedCommand
 from embcli.result import Result, short_name
@@ -59,7 +59,7 @@ class TourStep:
     command: str  # {text} stands for the text, {model} for the model; "" for words alone
     words: str
     question: str = ""
-    answers: tuple[str, ...] = ()  # the first one is shown
+    answers: Strings = ()  # the first one is shown
     kind: str = "numbers"  # a name in data/answers.json
     rules: _Rules = field(default_factory=list)  # of this question, before those of its kind
     hint: str = ""  # after ? or a wrong answer

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from embcli.encodings.merging import Span
+from embcli.names import Strings
 from embcli.wording import load_facts
 
 CACHED_PIECES = 1 << 18  # Most pieces of a text occur often, so their parts are kept.
@@ -47,7 +48,7 @@ def splittings() -> dict[str, Splitting]:
 
 
 @lru_cache(CACHED_PIECES)
-def _cached_split(rule: str, piece: str) -> tuple[str, ...]:
+def _cached_split(rule: str, piece: str) -> Strings:
     return tuple(_split(rule, piece))
 
 

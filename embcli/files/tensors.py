@@ -19,7 +19,7 @@ from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import STORED_DTYPES, StoredDtype
 from embcli.layer import Layer
-from embcli.names import Shape
+from embcli.names import Shape, Strings
 
 
 class StoredLayer(Layer):
@@ -152,7 +152,7 @@ class Tensor:
     # Items from one index to the next, by dimension; empty if row follows row.
     strides: tuple[int, ...] = ()
     matrix: Callable[[Tensor], Layer] = file_layer  # makes a layer of a tensor of two dimensions
-    computed_from: tuple[str, ...] = ()  # the names of other tensors that its rows depend on
+    computed_from: Strings = ()  # the names of other tensors that its rows depend on
     unreadable: str = ""  # why its numbers are not those of the matrix, such as a packing
     packed: bool = False  # whether it is unreadable because a known scheme packs it
     # The shape in the file of an array of other than two dimensions that is read as a matrix.

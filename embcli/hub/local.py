@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
 from embcli.errors import InputError, MissingFileError, Notes, UnknownWordError
+from embcli.names import Strings
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
 WEIGHTS = (
@@ -76,7 +77,7 @@ PART_WITH_INDEX = re.compile(r".*-[0-9]+-of-(?!0*1\.)[0-9]+\.(?:safetensors|bin)
 class Preference(NamedTuple):
     """Which file of a folder is read, on this machine or not: the first that the patterns name."""
 
-    patterns: tuple[str, ...]
+    patterns: Strings
     lack: str  # what a folder without any of them has, in words: "no ..."
 
     def preferred(self, names: Iterable[str], folder: str) -> str:

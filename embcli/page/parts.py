@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import Paper
+from embcli.names import Paper, Strings
 from embcli.page.colors import STYLES
 from embcli.page.medium import medium_of
 from embcli.wording import in_line
@@ -143,7 +143,7 @@ class Drawing:
 class Hint:
     """Names of parameters that would show more; it is no part that is seen on the page."""
 
-    parameters: tuple[str, ...]
+    parameters: Strings
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         return ()

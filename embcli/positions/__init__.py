@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, get_args
 
 from embcli.errors import InputError
+from embcli.names import Strings
 from embcli.wording import Parameter, Sentence
 
 # The verb `positions` shows the former, and a lookup adds the latter to token rows.
@@ -26,7 +27,7 @@ _NAMES = {
 }
 # The options that a kind has; `ids` names the token row that positions are applied to, which a
 # seed draws.
-OPTIONS: dict[PositionKind, tuple[str, ...]] = {
+OPTIONS: dict[PositionKind, Strings] = {
     "learned": ("seed",),
     "sinusoidal": (),
     "relative": ("ids", "seed"),

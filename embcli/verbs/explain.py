@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embcli.errors import InputError
+from embcli.names import Strings
 from embcli.result import Result
 from embcli.wording import Sentence
 
@@ -119,7 +120,7 @@ class Explanations(Result, verb="explain"):
 
     entries: tuple[Entry, ...]
     # Of candidates, each of which may be the one that is meant: the sentence that fits best.
-    sentences: tuple[str, ...] = ()
+    sentences: Strings = ()
     see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
 
     @property

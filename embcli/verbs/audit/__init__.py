@@ -14,7 +14,7 @@ from typing import get_args
 
 from embcli.errors import check_choice, whole_number
 from embcli.layer import Origin, shape_of
-from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, TokenLayer
+from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import Document, Records, listed, run_of
@@ -53,7 +53,7 @@ class Audit(Result, verb="audit"):
     loading: Loading  # what transformers makes of the weights
     head_is_copy: bool  # whether both were audited, and all rows of the head are the token's
     findings: tuple[Finding, ...]
-    fail_on: tuple[str, ...] = ("findings",)  # kinds and groups of findings that give status 1
+    fail_on: Strings = ("findings",)  # kinds and groups of findings that give status 1
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
@@ -80,7 +80,7 @@ class Audit(Result, verb="audit"):
         return tuple(kind for kind in FAULTS if kind in found)
 
     @property
-    def not_checked(self) -> tuple[str, ...]:
+    def not_checked(self) -> Strings:
         """What could not be looked at, and why."""
         return tuple(each.text for each in self.findings if each.kind == "not-checked")
 

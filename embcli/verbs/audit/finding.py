@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from embcli.errors import InputError, check_choice
-from embcli.names import FAULT_GROUPS, FAULTS, Fault, TokenLayer
+from embcli.names import FAULT_GROUPS, FAULTS, Fault, Strings, TokenLayer
 from embcli.records import Document
 from embcli.wording import Sentence, first_of
 
@@ -62,7 +62,7 @@ def rows_in_words(ids: Sequence[int]) -> str:
     return f"rows {first_of([str(row) for row in ids[:9]], 8)}"
 
 
-def checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:
+def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
     """Return the kinds and groups of findings that give status 1.
 
     Raises InputError for any other name, and for kinds beside `all` or `none`.
@@ -78,7 +78,7 @@ def checked_kinds(fail_on: Iterable[str] | None) -> tuple[str, ...]:
     return kinds
 
 
-def fails(finding: Finding, fail_on: tuple[str, ...]) -> bool:
+def fails(finding: Finding, fail_on: Strings) -> bool:
     """Return whether a finding gives status 1: by its kind, or by the group of its level."""
     groups = {"remark": (), "finding": ("findings",), "alarm": ("findings", "alarms")}
     names = {finding.kind, "all", *groups[finding.level]}

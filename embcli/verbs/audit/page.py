@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from embcli.names import Strings
 from embcli.page import (
     Answer,
     Label,
@@ -192,7 +193,7 @@ def _verdict(audit: Audit) -> Answer:
     text = (
         f"{start} the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
     )
-    parameters: tuple[str, ...] = ()
+    parameters: Strings = ()
     if audit.not_checked:
         text += f"; not checked: {'; '.join(audit.not_checked)}"
         parameters = ("tensor", "encoding")

@@ -24,7 +24,7 @@ from embcli.errors import (
     whole_number,
 )
 from embcli.layer import Layer, Layers, Origin, Source, shape_of
-from embcli.names import SHOWN_ROWS, Shape, TokenLayer, __version__
+from embcli.names import SHOWN_ROWS, Shape, Strings, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
 from embcli.records import Document, FieldType, Records, listed
 from embcli.result import Result
@@ -72,7 +72,7 @@ class Diff(Result, verb="diff"):
     only_rounded: bool  # whether rounding to the dtypes of both makes all pairs equal
     atol: float = 0.0
     head: Diff | None = None
-    rules: tuple[str, ...] | None = ()  # of the tokenizers, that differ; None if not compared
+    rules: Strings | None = ()  # of the tokenizers, that differ; None if not compared
     untrained: tuple[Finding, ...] = ()  # what audit says of rows only in TUNED
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
@@ -348,7 +348,7 @@ def _untrained(
 
 def _rules(
     base: Encoding | None, tuned: Encoding | None, text: str | None, converted: Converted | None
-) -> tuple[str, ...] | None:
+) -> Strings | None:
     """Return in which rules and special tokens two tokenizers differ, and settings of a GGUF.
 
     The IDs of a text are one of the rules. None means that rules cannot be compared, and that

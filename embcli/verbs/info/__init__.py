@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from embcli.errors import InputError, Notes
-from embcli.names import __version__
+from embcli.names import Strings, __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
@@ -210,7 +210,7 @@ class Models(Result, verb="info"):
     """The models that programs hold on this machine, and where they were looked for."""
 
     models: tuple[LocalModel, ...]
-    places: tuple[str, ...]  # in words
+    places: Strings  # in words
 
     def records(self) -> Records:
         run = {"embcli": __version__, "places": list(self.places)}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes
-from embcli.names import __version__
+from embcli.names import Strings, __version__
 from embcli.opened import TextOrIds
 from embcli.records import Names, Piece, Records
 from embcli.result import Result
@@ -24,7 +24,7 @@ from embcli.verbs.tokenize import Tokenization
 class Tokenizers(Result, verb="tokenizers"):
     """The tokens of a text, or of several, in each encoding."""
 
-    texts: tuple[str, ...]
+    texts: Strings
     encodings: tuple[Encoding, ...]
     tokens: tuple[Tokens, ...]  # by encoding
 
