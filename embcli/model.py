@@ -80,6 +80,8 @@ class Model(Opened):
 
     def encode(self, text: str, *, special: bool = False) -> np.ndarray:
         """Return the token IDs of a text, (T,) int64: those of `tokenize`."""
+        if not isinstance(text, str):
+            raise WrongTypeError("encode takes one text; tokenize takes several, or IDs")
         return self.tokenize(text, special=special).ids
 
     def __contains__(self, text_or_id: object) -> bool:
@@ -116,7 +118,7 @@ class Model(Opened):
             "a model is not a list of rows: model[:] is the array of all rows, model[0:5] of five"
         )
 
-    __iter__ = __array__ = _refuse
+    __iter__ = __reversed__ = __array__ = _refuse
 
 
 # Errors for a wrong call begin with these names.

@@ -192,7 +192,7 @@ class Opened:
         else:
             tokens = encode_sequences(sequences, self.encoding, special, has_added, remarks)
         if not len(tokens):
-            remarks.add("the input is empty: there are no tokens")
+            remarks.add("the input is empty")
         return tokens
 
 

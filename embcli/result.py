@@ -412,6 +412,6 @@ def _check_place(path: str | Path, format: Format) -> None:
 
 def refuse_many(shown: Strings | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
-    if shown is not None and len(shown) > 1 and FORMATS[format].one_matrix:
+    if shown and (len(shown) > 1 or "all" in shown) and FORMATS[format].one_matrix:
         wrong = "this format holds one matrix, not {shown}; choose one with {show}"
         raise OutputError(Sentence(wrong, shown=", ".join(shown)))

@@ -54,15 +54,15 @@ def _range_of(part: str, size: int, what: str) -> range:
     if match is None or not part:
         wrong = f"{part!r} does not choose {what}s; write 3, or 0:5, or 0:5,100"
         raise InputError(wrong, hint_at_spelling(part))
-    there_are = f"there are {size:,}, from 0 to {size - 1}"
 
     start = int(match["start"] or 0)
     stop = start + 1
     if match["range"] is not None:
         stop = int(match["stop"] or size)
     if start >= size or stop > size:
-        largest = max(start, stop - 1)
-        raise RangeError(f"{what} {largest} is out of range: {there_are}")
+        raise RangeError(
+            f"{part!r} is out of range: there are {size:,} {what}s, from 0 to {size - 1}"
+        )
     if start >= stop:
         reason = "the stop is excluded, so it must be larger than the start"
         raise RangeError(f"{what}s {part} are empty: {reason}")

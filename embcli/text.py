@@ -151,7 +151,7 @@ def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     ids = np.atleast_1d(array_of(values))
     if ids.size and ids.dtype.kind not in "iu":
         given = reprlib.repr(values)
-        wrong = f"this is neither a text nor a list of token IDs, such as [2]: {given}"
+        wrong = f"this is neither one text nor a list of token IDs, such as [2]: {given}"
         raise WrongTypeError(wrong)
     if ids.ndim > most_dimensions:
         wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"

@@ -272,7 +272,7 @@ async def test_a_token_leads_to_its_row_if_it_has_one_and_y_copies_the_command()
         assert app.screen.lines.row == encodings.get("gpt2").encode("in")[0]
 
         await press(pilot, "slash", *"the", "enter")
-        assert "row 1169 is out of range" in notes(app)[-1]
+        assert "'1169' is out of range" in notes(app)[-1]
 
 
 async def test_keys_at_random_end_nothing():

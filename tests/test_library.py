@@ -373,6 +373,8 @@ def test_a_model_is_as_long_as_its_matrix_and_never_read_as_a_whole(files):
     with pytest.raises(embcli.InputError, match="not a list of rows"):
         iter(opened)  # type: ignore[call-overload]
     with pytest.raises(embcli.InputError, match="not a list of rows"):
+        reversed(opened)  # type: ignore[call-overload]
+    with pytest.raises(embcli.InputError, match="not a list of rows"):
         np.asarray(opened)
 
 

@@ -110,7 +110,7 @@ class Command:
             format = chosen_format(content, options.get("format"), name, default)
             _refuse_options(format, options, path, self.flags)
             shown = options.get("show") or ()
-            matrices = tuple(name for name in shown if name in (*MATRICES, *OUTPUTS))
+            matrices = tuple(name for name in shown if name in (*MATRICES, *OUTPUTS, "all"))
             refuse_many(matrices, format)
             known = frozenset(flag.name for flag in self.flags)
             output = ResultWriter(format, path, options.get("color", "auto"), style, known)

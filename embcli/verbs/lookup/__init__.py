@@ -246,7 +246,7 @@ def lookup(
         chosen=chosen,
         matrices=matrices,
         shown=tuple(name for name in matrices if name in asked) or matrices,
-        _matrices_chosen=bool(chosen_matrices),
+        _matrices_chosen=bool(show),
         trace=trace,
         draw=draw,
         notes=notes,

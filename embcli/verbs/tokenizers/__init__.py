@@ -101,5 +101,5 @@ def tokenizers(
         for encoding in found
     )
     if not any(map(len, tokens)):
-        all_notes.add("the input is empty: there are no tokens")
+        all_notes.add("the input is empty")
     return Tokenizers(texts, found, tokens, notes=all_notes)
