@@ -205,10 +205,16 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     """
     if name is None or name in names:
         return
+    from difflib import get_close_matches
+
+    wrong = "{parameter} {given!r} is not known; choose from {names}"
+    near = get_close_matches(str(name), names, 1)
+    if near:
+        wrong += f"; did you mean {near[0]}?"
     unknown = Sentence(
-        "{parameter} {given!r} is not known; choose from {names}",
+        wrong,
         parameter=Parameter(parameter),
-        given=str(name),
+        given=str(name)[:40],
         names=", ".join(names),
     )
     raise RangeError(unknown, hint)

@@ -373,18 +373,13 @@ def chosen_format(
     else:
         name = default if default in known else "table"
     if name not in known:
-        from difflib import get_close_matches
-
-        names = ", ".join(known)
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
             raise OutputError(Sentence(wrong, given=name))
-        near = get_close_matches(name, known, 1)
-        if near and name not in FORMATS:
-            names = near[0]
-        raise OutputError(
-            f"this result cannot be written as {name[:40]}; it can be written as {names}"
-        )
+        if name not in FORMATS:
+            check_choice("format", name, known)
+        names = ", ".join(known)
+        raise OutputError(f"this result cannot be written as {name}; it can be written as {names}")
 
     chosen = FORMATS[name]
     if chosen.extra is not None:

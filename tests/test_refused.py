@@ -115,9 +115,9 @@ def test_hints_name_options_and_commands_that_there_are():
 
 
 def test_a_cure_names_options_of_its_commands():
-    for row in HINTS["cures"] + HINTS["extra"]:
+    for row in HINTS["cures"] + HINTS["extra"] + HINTS["lines"] + HINTS["unknown words"]:
         named = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", row["cure"]))
-        assert named <= ALL_FLAGS, row
+        assert named <= ALL_FLAGS | {"--help"}, row
         for command in row.get("commands", ()):
             assert named <= FLAGS[command], row
 
@@ -130,6 +130,15 @@ def test_an_option_that_a_command_does_not_have_is_cured_once():
 
     taken = {(name, word) for name, word in cured if f"--{word}" in FLAGS[name]}
     assert taken == {("tokenize", "ids"), ("batch", "shuffle")}  # without a value, and with one
+
+
+def test_an_option_in_the_place_of_a_value_has_a_hint_for_each_option_that_takes_one():
+    row = next(row for row in HINTS["lines"] if "stands in its place" in row["cure"])
+    for name in COMMANDS:
+        for parameter in command_line([name]).commands[name].params:
+            for flag in parameter.opts:
+                takes_value = flag.startswith("-") and not parameter.is_flag
+                assert bool(re.search(row["line"], f"{flag} -o")) == takes_value, flag
 
 
 def test_help_is_shown_whatever_words_are_beside_it(in_process):

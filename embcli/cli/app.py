@@ -34,12 +34,12 @@ from embcli.cli.groups import (
     one_path,
     opened,
 )
-from embcli.cli.hints import cure_of, refuse_unknown
+from embcli.cli.hints import cure_of, cure_of_line, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
-from embcli.errors import InputError, OutputError
+from embcli.errors import EmbcliError, InputError, OutputError, UnknownWordError
 from embcli.names import PROGRAM, __version__
-from embcli.positions import JOINED_KINDS, KINDS, kind_named
+from embcli.positions import JOINED_KINDS
 from embcli.wording import counted
 
 Finish = Callable[[Command, Options], object]  # what is done with the values of a command's options
@@ -168,10 +168,18 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
     except typer.TyperException as error:
         command = first if first in COMMANDS else ""
         cure = cure_of(error, command, command_line())
+        cure = cure_of_line(words, "lines") or cure
         message = " ".join(error.format_message().split())
+        message = message.replace("valid int", "whole number, such as 4")
         called = f"{PROGRAM} {command}".rstrip()
         hint = f"{cure} Try '{called} --help' for help."
         raise InputError(message, hint.lstrip()) from None
+    except EmbcliError as error:
+        is_word = isinstance(error, UnknownWordError)
+        if is_word or not error.hint:
+            table = "unknown words" if is_word else "lines"
+            error.hint = cure_of_line(words, table) or error.hint
+        raise
 
 
 _Shell = Annotated[
@@ -388,15 +396,6 @@ def compare(
     )
 
 
-def _hint_at_word(word: str) -> str:
-    """Return what a word after a kind of positions may be, as it is not the name of a model."""
-    if kind_named(word) in KINDS:
-        return f"A page shows one kind: embcli positions {word}"
-    if word.isdecimal():
-        return f"--rows {word} picks a position"
-    return "For the row of a token: --ids takes its ID, which embcli tokenize shows"
-
-
 @command("Text and vectors", view=NUMBERS)
 def positions(
     *,
@@ -431,7 +430,7 @@ def positions(
     if chosen == "sinusoidal":
         check_options("sinusoidal", seed=model.seed)
     return verb.positions(
-        model.opened(path, _hint_at_word(path or "")),
+        model.opened(path),
         chosen,
         context_length=model.context_length,
         pairing=pairing,
@@ -470,7 +469,7 @@ def weights(
     """
     from embcli.verbs import weights as verb
 
-    source = model.opened(named, "For the row of a token: --rows takes IDs and tokens")
+    source = model.opened(named)
     return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort, map=map)
 
 

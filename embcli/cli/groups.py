@@ -17,7 +17,7 @@ from embcli.cli import options as o
 from embcli.cli.console import PrintedNotes
 from embcli.cli.input import read
 from embcli.cli.options import as_flag, some_of
-from embcli.errors import InputError, Notes, UnknownWordError
+from embcli.errors import InputError, Notes
 from embcli.formats import FORMATS
 from embcli.names import Strings
 from embcli.positions import KINDS, kind_named
@@ -105,16 +105,9 @@ class FileOptions(OptionGroup):
     path: o.ModelPath = None
     tensor: str | None = None
 
-    def opened(self, path: str | None = None, word_hint: str = "") -> "Opened":
-        """Return the model that an argument or --from names.
-
-        `word_hint` says what else a single word may be.
-        """
-        try:
-            return opened(vars(self), one_path(path, self.path, word_hint))
-        except UnknownWordError as error:
-            error.hint = word_hint or error.hint
-            raise
+    def opened(self, path: str | None = None) -> "Opened":
+        """Return the model that an argument or --from names."""
+        return opened(vars(self), one_path(path, self.path))
 
 
 class LayerOptions(OptionGroup):
@@ -253,9 +246,9 @@ def is_given(value: object) -> bool:
     return value is not None and value is not False
 
 
-def one_path(argument: str | None, option: str | None, hint: str = "") -> str | None:
+def one_path(argument: str | None, option: str | None) -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
         wrong = f"{argument!r} and --from name the same thing, the model; give one of them"
-        raise InputError(wrong, hint)
+        raise InputError(wrong)
     return argument if option is None else option

@@ -12,7 +12,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
-from itertools import takewhile
 from typing import Any
 
 from embcli.cli.console import say
@@ -24,7 +23,11 @@ from embcli.wording import load_facts
 
 @cache
 def _facts() -> Any:
-    """Return words of the field with the options and commands that do it, and cures of errors."""
+    """Return words of the field with the options and commands that do it, and cures of errors.
+
+    In `lines`, in `texts` for one without a command, and in `unknown words` for a word that names
+    no model, a regular expression finds a slip in the line after `embcli`, quoted as for a shell.
+    """
     return load_facts("hints.json")
 
 
@@ -54,8 +57,7 @@ def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
     elif get_close_matches(first, commands):
         return
     else:
-        text = " ".join(takewhile(lambda word: not word.startswith("-"), words))
-        hint = f"For a text: embcli tokenize {shlex.quote(text[:60])}; embcli --help"
+        hint = cure_of_line(words, "texts")
     raise InputError(f"{first!r} is not a command", hint)
 
 
@@ -71,9 +73,19 @@ def cure_of(error: Any, command: str, group: Any) -> str:
     return _cure("extra", _kind_of(words), command) if words else ""
 
 
+def cure_of_line(words: Sequence[str], table: str) -> str:
+    """Return what would be right instead of a command line that is a slip of a table, or ""."""
+    line = shlex.join(words)
+    for row in _facts()[table]:
+        match = re.search(row["line"], line)
+        if match is not None:
+            return match.expand(row["cure"])
+    return ""
+
+
 def note_on_word(word: str, kind: str) -> None:
     """Say why a word that is read as a text, or as a file, may not be meant as one."""
-    note = _cure("typed", _kind_of([word]), "")
+    note = _cure("typed", _kind_of([word]), "") or cure_of_line([word], f"typed {kind}")
     if note:
         say(f"{word!r} is read as a {kind}: {note}")
 
@@ -102,8 +114,6 @@ def _cure_of_option(error: Any, command: str, group: Any) -> str:
         longer = [flag for flag in own if flag.startswith(f"--{name}")]
         similar = longer or error.possibilities or ()
         error.possibilities = own.intersection(similar if meant is None else meant)
-        if not command and not error.possibilities:
-            return 'Options stand after the command: embcli lookup "A text" --dim 3.'
 
     cure = _cure("cures", name, command)
     if not cure and name in formats_for(CONTENTS.get(command, "text")):

@@ -65,13 +65,7 @@ def _refuse_several(inputs: dict[str, object]) -> None:
     """Raise InputError if more than one of these inputs is given; they are named by their flags."""
     names = [name for name, value in inputs.items() if value is not None]
     if len(names) > 1:
-        hint = ""
-        if "--ids" in names:
-            hint = "Write IDs as one word: --ids 2,3,5,1; a switch (--shuffle) takes no value"
-        elif names == ["TEXT", "--file"]:
-            text = str(inputs["TEXT"])[:60]
-            hint = f"TEXT is {text!r}: leave it out to read the file; a switch takes no value"
-        raise InputError(f"{' and '.join(names)} stand for the same input; give one of them", hint)
+        raise InputError(f"{' and '.join(names)} stand for the same input; give one of them")
 
 
 def _typed_text(text: str, example: str) -> str:
@@ -79,16 +73,13 @@ def _typed_text(text: str, example: str) -> str:
     from embcli.text import decoded
 
     content = decoded(text, "TEXT")
-    verb = _verb(example)
-    if " " not in text:
+    if os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises errors for some names
+        verb = _verb(example)
+        say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
+    elif not re.search("[a-z] ", text):  # Several words are meant as a text.
         from embcli.cli.hints import note_on_word
 
         note_on_word(text, "text")
-    if re.fullmatch(_IDS, text, re.ASCII):
-        joined = ",".join(re.findall("[0-9]+", text))
-        say(f"{text!r} is read as a text; for token IDs: {verb} --ids {joined[:60]}")
-    if os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises errors for some names
-        say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
     return content
 
 

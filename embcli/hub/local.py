@@ -250,10 +250,15 @@ def snapshot(name: str) -> Path:
 
 
 def _missing_model_error(model: str, cache: Path) -> InputError:
+    from difflib import get_close_matches
+
     suffixes = [Path(pattern).suffix for pattern in (*WEIGHTS, *TOKENIZERS)]
-    if Path(model).suffix in suffixes:  # it is a file rather than a model
+    path = Path(model)
+    if get_close_matches(path.suffix, suffixes):  # it is a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
-        return MissingFileError(f"{quoted(model)} {reason}")
+        beside = get_close_matches(model, map(str, path.parent.glob("*")), 1)
+        meant = f"Did you mean {quoted(beside[0])}?" if beside else ""
+        return MissingFileError(f"{quoted(model)} {reason}", meant)
     hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"
