@@ -115,11 +115,10 @@ def test_a_heat_map_has_all_columns_and_most_of_the_lines():
     assert all("M255 0.5h1" in strip for strip in strips)
 
 
-def test_tables_beside_each_other_begin_at_the_same_line():
+def test_tables_beside_each_other_begin_at_the_same_line(in_process):
     """Neither has a heading that is wrapped."""
-    table = embcli.seeded(vocab=50_000, dim=128).positions("rotary", ids=49_999)
-    svg = table.styled(heat=True, slide="Angles").page("svg").decode()
-
+    command = "positions rotary --dim 128 --ids 49999 --heat --slide Angles -f svg"
+    svg = in_process.ok(*command.split()).text
     first, second = re.findall(r'y="(\S+)" [^>]+>pos<', svg.replace("&#160;", ""))
     assert first == second
 

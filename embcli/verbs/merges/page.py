@@ -41,9 +41,10 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
         yield from _table(result)
         if result.draw:
             yield ""
-            count = counted(len(result.pieces), "tree")
-            most = f"at most {_MOST_TREES} are, and none wider than the page"
-            yield safe_text(f"Not drawn: the text has {count}; {most}.")
+            reason = "a tree is wider than the page"
+            if len(result.pieces) > _MOST_TREES:
+                reason = f"the text has {len(result.pieces):,} trees; at most {_MOST_TREES} are"
+            yield safe_text(f"Not drawn: {reason}.")
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
         yield Hint(("merges",))
@@ -98,13 +99,11 @@ def _table(result: Merges) -> RenderResult:
 
 
 def _piece_cells(result: Merges, rows: list[StepRow]) -> list[str]:
-    """Return the pieces of some rows; only the first row of a piece shows it."""
+    """Return the pieces of some rows, each row's, as a page can leave out the rows above it."""
     cells = []
-    previous = None
     for row in rows:
         symbols = result.pieces[row.piece].symbols
-        cells.append("" if row.piece == previous else shown(b"".join(symbols)))
-        previous = row.piece
+        cells.append(shown(b"".join(symbols)))
     return cells
 
 
