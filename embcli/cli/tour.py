@@ -195,19 +195,16 @@ def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets
     """
     sheets: list[_Sheet] = [[title(tour.title), RuledLine("Name:"), RuledLine("Date:")]]
     answers: list[_Sheet] = []
-    last: list[_Sheet] = []  # words without a page
     for step in steps:
         above = pages.asked(step)
         if not step.question:
-            place = sheets if step.command else last
-            place.append(pages.answered(step, above))
+            sheets.append(pages.answered(step, above))
             continue
         letters = len("".join(step.answers[:1]) or step.words)
         further = [RuledLine("")] * (letters // _LETTERS)
         sheets.append([*above, RuledLine("Your answer:"), *further])
         if not tour.no_answers:
             answers.append(pages.answered(step, [above[0], above[-1]]))
-    sheets += last
     if answers:
         answers.insert(0, [title(f"{tour.title}: answers")])
     return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)

@@ -47,7 +47,8 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     elif batches._is_drawn:
         yield _picture(batches, most_lines)
     else:
-        few_samples = 4 if medium_of(console).widest else 1
+        medium = medium_of(console)
+        few_samples = 4 if medium.widest or medium.is_file else 1
         yield from _table_of_ids(batches, width, few_samples)
     if batches.style.bare:
         return
