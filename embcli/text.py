@@ -189,8 +189,6 @@ def encode_sequences(
         all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
         return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
 
-    if not special:
-        _remark_special(sequences.texts, encoding, has_added, notes or Notes())
     added = encoding.bos_eos if special and has_added else ((), ())
     bos = np.array(added[0], np.uint32)
     eos = np.array(added[1], np.uint32)
@@ -201,6 +199,8 @@ def encode_sequences(
         for part in (bos, encoded, eos):
             ids += part.data
         lengths.append(len(bos) + len(encoded) + len(eos))
+    if not special:
+        _remark_special(sequences.texts, encoding, has_added, notes or Notes())
     return Tokens(
         np.frombuffer(ids, np.uint32),
         np.cumsum(lengths),
