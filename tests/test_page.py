@@ -97,6 +97,11 @@ def test_columns_and_rows_in_the_middle_are_left_out_and_named(snapshot):
     snapshot("page/columns-and-rows-left-out.txt", export.text(page, 46))
 
 
+def test_tokens_are_shortened_if_one_column_fits_beside_them(in_process, snapshot):
+    page = in_process.ok("lookup", "Every understanding", "--dim", "8", COLUMNS="40").text
+    snapshot("page/one-column.txt", page)
+
+
 def test_a_table_of_labels_has_dots_where_rows_are_left_out(snapshot):
     letters = Label("a", ["x", safe_text("y", "good")], "left")
     table = ruled([letters, Label("b", [1, 22])], gaps=[1])
@@ -437,7 +442,7 @@ def test_colours_leave_the_background_from_zero_on_and_blue_and_red_tell_the_sig
     assert (red[half + 1 :] > blue[half + 1 :]).all()
 
 
-def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
+def test_a_theme_says_what_the_background_of_a_terminal_is(in_process, tmp_path):
     words = ("weights", "--vocab", "6", "--dim", "3", "--heat", "--color", "always")
 
     def shown(*options: str, **variables: str) -> str:
@@ -451,6 +456,10 @@ def test_a_theme_says_what_the_background_of_a_terminal_is(in_process):
     assert shown("--theme", "auto") == dark
     assert shown("--theme", "dark", COLORFGBG="0;15") == dark
     assert shown("--theme", "light", terminal=True, COLUMNS="120") == light
+
+    path = tmp_path / "page.txt"
+    assert not shown("-o", str(path))
+    assert "\x1b" not in path.read_text(), "a file has no colours"
 
 
 Cell = str | tuple[Color | None, ...]

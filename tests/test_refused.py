@@ -207,7 +207,7 @@ VERBS = [
 
 
 @pytest.mark.usefixtures("_idle_folder")
-@pytest.mark.parametrize("form", ["npy", "safetensors", "parquet"])
+@pytest.mark.parametrize("form", ["npy", "safetensors", "parquet", "png"])
 @pytest.mark.parametrize("verb", VERBS, ids=["lookup", "weights"])
 def test_binary_data_for_a_terminal_is_refused_before_any_work(in_process, verb, form):
     assert "binary data" in in_process.refused(*verb, "-f", form, terminal=True)

@@ -497,7 +497,7 @@ def test_a_model_has_steps_of_its_own(tmp_path, monkeypatch, in_process):
 
 @cases
 def test_a_tour_ends_at_a_question_and_by_the_keys_that_end_programs(step, key, status, start):
-    screen = start("--steps", number_of(step))
+    screen = start("--steps", number_of(step) + "-")
     screen.press()
     assert screen.end(key) == status
     assert screen.screen.cursor.x == 0, "the line is clean"

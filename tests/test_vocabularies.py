@@ -383,9 +383,10 @@ def test_named_tokens_are_found_the_longest_first(tmp_path, name, text, special,
     assert with_named(tmp_path, name).encode(text, special).tolist() == ids
 
 
-def test_a_lone_surrogate_is_refused(tmp_path):
+@cases
+def test_a_lone_surrogate_is_refused(tmp_path, model):
     with pytest.raises(InputError, match="surrogates"):
-        with_named(tmp_path, "any").encode("a\ud800b")
+        encoding_of(tmp_path, model, [*"abc"]).encode("a\ud800b")
 
 
 @pytest.mark.parametrize("kind", [0, NORMAL])

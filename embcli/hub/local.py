@@ -219,7 +219,7 @@ def _model_folders(cache: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _model_name(folder: Path) -> str:
-    return folder.name.removeprefix("models--").replace("--", "/", 1)
+    return folder.name.removeprefix("models--").replace("--", "/")
 
 
 def snapshot(name: str) -> Path:

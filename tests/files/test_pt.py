@@ -287,6 +287,7 @@ def test_a_tensor_that_repeats_its_numbers_beyond_memory_is_refused():
     [
         (tensor(first=b"K\1"), "more numbers than its storage"),
         (tensor(first=b"J\xff\xff\xff\xff"), "out of range"),
+        (tensor(first=b"\x8a\x09\0\0\0\0\0\0\0\x80\0"), "out of range"),
         (tensor(shape=b"K\2\x88\x86"), "out of range"),
         (tensor(shape=b"K\6\x85"), "its pickle is damaged"),
         (tensor(7), "its storage '0' claims 28 bytes and has 24"),

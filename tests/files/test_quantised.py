@@ -160,10 +160,10 @@ def test_a_zero_point_is_refused_by_its_name(tmp_path):
         rows_of(saved(tmp_path, {"weight": int8_numbers()} | beside))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, FP8_E4M3])
-def test_floats_without_a_scale_are_read_as_they_are(tmp_path, dtype):
+@cases
+def test_floats_without_a_scale_are_read_as_they_are(tmp_path, dtype, method):
     matrix = GENERATOR.standard_normal((ROWS, DIM)).astype(dtype)
-    config = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+    config = {"quantization_config": {"quant_method": method, "bits": 4}}
     check(tmp_path, {"weight": matrix}, matrix.astype(np.float32), config)
 
 
