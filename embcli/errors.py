@@ -69,7 +69,7 @@ class RangeError(InputError, ValueError):
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3).weights(rows="4:8")
     Traceback (most recent call last):
-    embcli.errors.RangeError: row 7 is out of range: there are 6, from 0 to 5
+    embcli.errors.RangeError: '4:8' is out of range: there are 6 rows, from 0 to 5
     """
 
 
