@@ -127,29 +127,7 @@ class HuggingFaceEncoding(Encoding):
     def faults(self) -> Iterator[str]:  # type: ignore[override]
         """Yield in words what is missing, wrong IDs around a text, and two tokens with one ID."""
         if self.rules["type"] == "BPE":
-            merges = self.rules["merges"]
-            parts = {token for token in self.rules["vocab"] if len(token) > 1}
-            of_bytes = [token for token in parts if _BYTE.fullmatch(token)]
-            tokens = parts.difference(self.added.values(), of_bytes, [self.rules["unk_token"]])
-            suffix = self.rules["end_of_word_suffix"] or ""
-            pairs = [[part.removesuffix(suffix) for part in merge] for merge in merges]
-            lost = unmade([token.removesuffix(suffix) for token in tokens], pairs)
-            if len(lost) > _FEW * len(tokens):
-                shown = first_of(map(repr, sorted(lost)), 3)
-                yield f"{self.path.name}: no merge of earlier tokens makes {shown}"
-            if len(of_bytes) >= len(_IN_UTF8) and not self.rules["byte_fallback"]:
-                yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
-
-            single = {bytes_of(token.encode()) for token in self.rules["vocab"].keys() - parts}
-            lost_bytes = [byte for byte in _IN_UTF8 if bytes([byte]) not in single]
-            if self._to_bytes is byte_level_to_bytes and lost_bytes:
-                texts = f"{counted(len(lost_bytes), 'byte')}, which texts lose"
-                yield f"{self.path.name} has no token for {texts}"
-            elif "Ġ" in self.rules["vocab"] and not self.rules["end_of_word_suffix"]:
-                decoded = self.tokenizer.decode(self.encode(_SAMPLE).tolist())
-                if decoded.strip() != _SAMPLE:
-                    yield f"{self.path.name} decodes the tokens of {_SAMPLE!r} as {decoded!r}"
-
+            yield from self._faults_of_pairs()
         try:
             call_package(
                 self.path,
@@ -173,6 +151,31 @@ class HuggingFaceEncoding(Encoding):
             if first != name:
                 yield f"{self.path.name} gives {first!r} and {name!r} one ID, {token_id}"
                 return
+
+    def _faults_of_pairs(self) -> Iterator[str]:
+        """Yield in words the merges and bytes that are missing, and whether a text comes back."""
+        merges = self.rules["merges"]
+        parts = {token for token in self.rules["vocab"] if len(token) > 1}
+        of_bytes = [token for token in parts if _BYTE.fullmatch(token)]
+        tokens = parts.difference(self.added.values(), of_bytes, [self.rules["unk_token"]])
+        suffix = self.rules["end_of_word_suffix"] or ""
+        pairs = [[part.removesuffix(suffix) for part in merge] for merge in merges]
+        lost = unmade([token.removesuffix(suffix) for token in tokens], pairs)
+        if len(lost) > _FEW * len(tokens):
+            shown = first_of(map(repr, sorted(lost)), 3)
+            yield f"{self.path.name}: no merge of earlier tokens makes {shown}"
+        if len(of_bytes) >= len(_IN_UTF8) and not self.rules["byte_fallback"]:
+            yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
+
+        single = {bytes_of(token.encode()) for token in self.rules["vocab"].keys() - parts}
+        lost_bytes = [byte for byte in _IN_UTF8 if bytes([byte]) not in single]
+        if self._to_bytes is byte_level_to_bytes and lost_bytes:
+            texts = f"{counted(len(lost_bytes), 'byte')}, which texts lose"
+            yield f"{self.path.name} has no token for {texts}"
+        elif "Ġ" in self.rules["vocab"] and not self.rules["end_of_word_suffix"]:
+            decoded = self.tokenizer.decode(self.encode(_SAMPLE).tolist())
+            if decoded.strip() != _SAMPLE:
+                yield f"{self.path.name} decodes the tokens of {_SAMPLE!r} as {decoded!r}"
 
     @cached_property
     def bos_eos(self) -> BosEos:  # type: ignore[override]

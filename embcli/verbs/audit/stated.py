@@ -11,6 +11,7 @@ from collections import defaultdict
 from itertools import count
 
 from embcli.asked.weights import NUMBER
+from embcli.binary import JsonObject
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found
@@ -37,6 +38,18 @@ def check_stated(checkpoint: Checkpoint, files: ModelFiles, head_is_copy: bool) 
         if all(name.startswith(start) for name in names):
             text = f"all names begin with {start!r}: the model's class finds none of them"
             yield Finding("finding", "load", len(names), text)
+    yield from _lost_layer(names, config)
+    if files.head and re.search("ForCausalLM|LMHead", str(config.get("architectures"))):
+        is_tied = config.get("tie_word_embeddings")
+        if is_tied and files.head.is_own and not head_is_copy:
+            yield Finding("finding", "tied", 1, _NOT_TIED)
+        is_none = files.head.relation == "none"
+        if is_tied is False and is_none and not any("head" in name for name in names):
+            yield Finding("finding", "load", 1, _NO_HEAD)
+
+
+def _lost_layer(names: list[str], config: JsonObject) -> Found:
+    """Yield the first layer that no tensor is of, if names of tensors have numbers of layers."""
     numbers = defaultdict(list)  # of the tensors whose names begin alike
     for name in names:
         number = NUMBER.search(name)
@@ -54,10 +67,3 @@ def check_stated(checkpoint: Checkpoint, files: ModelFiles, head_is_copy: bool) 
     if lost <= last:
         text = f"no tensor is of {layers}{lost}; by names and config.json, the last layer is {last}"
         yield Finding("finding", "load", 1, text)
-    if files.head and re.search("ForCausalLM|LMHead", str(config.get("architectures"))):
-        is_tied = config.get("tie_word_embeddings")
-        if is_tied and files.head.is_own and not head_is_copy:
-            yield Finding("finding", "tied", 1, _NOT_TIED)
-        is_none = files.head.relation == "none"
-        if is_tied is False and is_none and not any("head" in name for name in names):
-            yield Finding("finding", "load", 1, _NO_HEAD)
