@@ -38,6 +38,8 @@ def check_stated(checkpoint: Checkpoint, files: ModelFiles, head_is_copy: bool) 
         if all(name.startswith(start) for name in names):
             text = f"all names begin with {start!r}: the model's class finds none of them"
             yield Finding("finding", "load", len(names), text)
+    if not any(map(NUMBER.search, names)):
+        return
     yield from _lost_layer(names, config)
     if files.head and re.search("ForCausalLM|LMHead", str(config.get("architectures"))):
         is_tied = config.get("tie_word_embeddings")
@@ -55,9 +57,6 @@ def _lost_layer(names: list[str], config: JsonObject) -> Found:
         number = NUMBER.search(name)
         if number:
             numbers[name[: number.start()]].append(int(number[0]))
-    if not numbers:
-        return
-
     layers = max(numbers, key=lambda start: len(numbers[start]))
     lost = next(number for number in count() if number not in numbers[layers])
     last = max(numbers[layers])
