@@ -22,16 +22,17 @@ from embcli.page.svg import CELL, LINE, letters
 from embcli.wording import Sentence, counted
 
 _Texts = list[tuple[np.ndarray, Text]]  # each with its cell and its line, (2,)
-# The sides of a point, across and down; those of its line are first.
-_SIDES = sorted(product((1, -1, 0), repeat=2), key=lambda side: abs(side[1]))
+# The sides of a point, across and down: on it, in its line, in its column, and the others.
+_SIDES = sorted(product((1, -1, 0), repeat=2), key=lambda side: sum(map(abs, side)))
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
-_AREA_ON_A_SLIDE = 56, 18  # cells and lines; texts are beside them
+_AREA_ON_A_SLIDE = 62, 18  # cells and lines; texts are beside them
+# A picture has its axes at the edges, where no label is.
 _AREA = (
     '<svg viewBox="0 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
+    '<path d="M1 0V{1:g}H{0:g}" fill="none" stroke="#808080" stroke-width="2"/>'
     '<g fill="currentColor" font-size="21">'
 )
-_AXES = '<path d="M0 {1:g}H9999M{0:g} 0V9999" stroke="#808080" stroke-opacity=".5"/>'
 _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
 
 
@@ -69,14 +70,14 @@ class Map(Composite):
         margin = 4 if medium.shows_svg else 1
         places = _places(points, area, margin)
         if medium.shows_svg:
-            texts = self._texts(places, area, (0.4, 0.3), _SIDES)
+            texts = self._texts(places, area, (0.6, 0.35), _SIDES[1:])
             picture = "".join(self._elements(places, texts, area))
             line = Text(" " * width, Style.from_meta({"svg": picture}))
             lines_below = height - 1 if medium.has_fine_cells else 0
             yield Text.assemble(line, "\n" * lines_below, no_wrap=True)
         else:
             places = np.floor(places) + 0.5
-            texts = self._texts(places, area, (1, 0.5), _SIDES[:2])
+            texts = self._texts(places, area, (1, 0.5), _SIDES[1:3])
             yield Drawing(self._lines(places, texts))
         yield ""
 
@@ -132,9 +133,8 @@ class Map(Composite):
         return [lines[number] for number in range(min(lines), max(lines) + 1)]
 
     def _elements(self, places: np.ndarray, texts: _Texts, area: np.ndarray) -> Iterator[str]:
-        """Yield the axes of a picture, which meet at the mean, its points, and the labels."""
-        yield _AREA.format(*area * _PIXELS)
-        yield _AXES.format(*places.mean(axis=0) * _PIXELS)
+        """Yield the axes of a picture, its points, and the labels."""
+        yield _AREA.format(*area * _PIXELS - 5)
         for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
             fill = "" if label.style else ' fill="#0087d7"'
             yield _POINT.format(x, y, fill)
