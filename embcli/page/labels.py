@@ -19,6 +19,8 @@ from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown, tokens_of
 from embcli.wording import first_of
 
+PARTS_OF_CHARACTERS = r"\x..: bytes of a character that several tokens share"
+
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:
     """Return the labels of tokens, a line for each, in the order in which all tables have them."""

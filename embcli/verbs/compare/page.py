@@ -19,7 +19,6 @@ from rich.text import Text
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.names import DEFAULT_ENCODING, OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
-    STYLES,
     Flow,
     Hint,
     Label,
@@ -31,7 +30,6 @@ from embcli.page import (
     ruled,
     safe_text,
     title,
-    token_style,
 )
 from embcli.page.labels import (
     first_rows,
@@ -339,15 +337,13 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
 
 
 def _one_hot_columns(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:
-    """Return the columns of one-hot rows; each 1 has the colour of its token."""
+    """Return the columns of one-hot rows; a 1 is as bold as the row that it picks."""
     zero = safe_text("0", "dim")
+    one = safe_text("1", "strong")
     ids = comparison.tokens.ids[tokens.places].tolist()
     labels = []
     for row in rows.tolist():
-        entries = []
-        for place, token_id in zip(tokens.places.tolist(), ids, strict=True):
-            one = safe_text("1", STYLES["strong"] + token_style(place))
-            entries.append(one if token_id == row else zero)
+        entries = [one if token_id == row else zero for token_id in ids]
         labels.append(Label(str(row), entries))
     return labels
 

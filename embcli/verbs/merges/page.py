@@ -12,6 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from embcli.page import (
+    STYLES,
     Drawing,
     Flow,
     Hint,
@@ -21,8 +22,8 @@ from embcli.page import (
     ruled,
     safe_text,
     title,
-    token_style,
 )
+from embcli.page.labels import token_label
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges, StepRow
@@ -50,7 +51,10 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
         yield Hint(("merges",))
         yield Flow([[tree] for tree in trees], gap=4)
     yield ""
-    yield _totals(result)
+    totals = _totals(result)
+    if trees and result.ids:
+        totals.append("; at the bottom are their IDs")
+    yield totals
     yield from _stop(result)
 
 
@@ -91,8 +95,7 @@ def _table(result: Merges) -> RenderResult:
             _, numbers = fields[name]
             cells = [_number_cell(numbers[place], form) for place in excerpt.places]
             labels.append(Label(name, cells))
-    tokens = [safe_text(shown(result.token_of(row.step)), token_style(row.piece)) for row in rows]
-    labels.append(Label("token", tokens, "left", short=True))
+    labels.append(token_label([result.token_of(step) for step in steps]))
     labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "row"))
@@ -116,7 +119,7 @@ def _trees(result: Merges, width: int) -> list[Drawing] | None:
     if len(result.pieces) > _MOST_TREES:
         return None
     trees = []
-    for number, piece in enumerate(result.pieces):
+    for piece in result.pieces:
         if len(piece.symbols) > width:
             return None
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
@@ -124,5 +127,5 @@ def _trees(result: Merges, width: int) -> list[Drawing] | None:
         if max(map(cell_len, lines)) > width:
             return None
         *upper_lines, last_line = lines
-        trees.append(Drawing([*map(Text, upper_lines), Text(last_line, token_style(number))]))
+        trees.append(Drawing([*map(Text, upper_lines), Text(last_line, STYLES["strong"])]))
     return trees

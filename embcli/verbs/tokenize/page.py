@@ -10,9 +10,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from embcli.page import Label, omission, omitted, ruled, safe_text, token_style
+from embcli.page import Label, omission, omitted, ruled, safe_text
+from embcli.page.labels import PARTS_OF_CHARACTERS, token_label
 from embcli.selection import Excerpt
-from embcli.tokens import shown
 from embcli.verbs.tokenize import Tokenization, characters_begun
 from embcli.wording import counted
 
@@ -27,6 +27,8 @@ def page(result: Tokenization, console: Console, options: ConsoleOptions) -> Ren
     yield from omitted(omission(excerpt, "row"))
     yield ""
     yield _totals(result)
+    if result.joined.any():
+        yield safe_text(f"{PARTS_OF_CHARACTERS}, joined by a bracket.")
 
 
 def _table(result: Tokenization, excerpt: Excerpt) -> Table:
@@ -42,12 +44,9 @@ def _table(result: Tokenization, excerpt: Excerpt) -> Table:
     if any(brackets):
         labels.append(Label("", brackets))
 
-    cells = []
-    for number, token in zip(index.tolist(), tokens, strict=True):
-        cells.append(safe_text(shown(token), token_style(number)))
     spans = [f"{start}:{end}" for start, end in result.spans[index].tolist()]
     labels += [
-        Label("token", cells, "left", short=True),
+        token_label(tokens),
         Label("ID", ids),
         Label("bytes", [token.hex(" ") for token in tokens], "left", short=True),
         Label("span", spans, "left"),

@@ -27,8 +27,10 @@ from embcli.page import (
     token_style,
 )
 from embcli.page.colors import colors_of, token_background
+from embcli.page.labels import PARTS_OF_CHARACTERS
 from embcli.page.table import GAP, least_width
 from embcli.tokens import shown
+from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers import Tokenizers
 from embcli.wording import counted
 
@@ -78,6 +80,10 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     yield ""
 
     yield from _totals(result)
+    legend = "Colours separate tokens" if background else f"{_CUT} ends a token"
+    if any(Tokenization(tokens).joined.any() for tokens in result.tokens):
+        legend += f"; {PARTS_OF_CHARACTERS}"
+    yield safe_text(f"{legend}.")
     if not is_whole:
         yield LeftOut("Left out: the rest of the text.")
 
