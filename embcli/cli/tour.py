@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from embcli.cli.groups import TourOptions
 
 _KEYS = "Enter continues, b goes back, q quits: "
-_FIRST_TRY = "Your answer, then Enter (? gives a hint, b goes back, q quits): "
+_FIRST_TRY = "Your answer (? gives a hint, Enter skips, b goes back, q quits): "
 _NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
@@ -230,7 +230,8 @@ class _Pages:
     result_of: Callable[[list[str]], object]
     height: int = 40  # lines of a step
     status: int = 0
-    right: set[str] = field(default_factory=set)  # headings of questions answered so
+    # Whether a question was answered right, by its heading; one that is skipped is not in it.
+    judged: dict[str, bool] = field(default_factory=dict)
 
     def asked(self, step: TourStep) -> _Sheet:
         """Return the heading of a step and its question, below the result that it is about."""
@@ -246,24 +247,26 @@ class _Pages:
 
         The result is cut so that all of it fits.
         """
-        verdict = "The answer"
-        style = ""
-        if step.is_right(answer):
-            self.right.add(step.heading)
-            verdict = "Right"
-            style = "good"
-        elif not _wants_hint(answer):
-            verdict = "Not quite. The answer"
-            style = "bad"
         explained: _Sheet = [""]
-        for right in step.answers[:1]:
-            explained.append(safe_text(f"{verdict}: {right}", style))
+        if step.answers:
+            explained.append(self._judged(step, answer))
         explained.append(safe_text(step.words))
         if not step.command:
             return [*above, *explained]
         command, page = self._command_and_result(step.command, step.text)
         above = [*above, command]
         return [*above, CutPage(page, [*above, *explained], self.height), *explained]
+
+    def _judged(self, step: TourStep, answer: str) -> RenderableType:
+        """Return whether an answer is right, and the right one; whoever skips it gets no verdict."""
+        right = step.answers[0]
+        if step.is_right(answer):
+            self.judged[step.heading] = True
+            return safe_text(f"Right: {right}", "good")
+        if _wants_hint(answer):
+            return safe_text(f"The answer: {right}")
+        self.judged.setdefault(step.heading, False)
+        return safe_text(f"Not quite. The answer: {right}", "bad")
 
     def _command_and_result(self, command: str, text: str) -> _Sheet:
         """Return a command as it is typed, and the page of its result.
@@ -302,8 +305,12 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
                 place += 1
     finally:
         print(flush=True)
-    judged = [step for step in steps if step.answers]
-    return [safe_text(f"Right answers: {len(pages.right)} of {len(judged)}.")]
+    asked = [step for step in steps if step.answers]
+    judged = list(pages.judged.values())
+    score = f"Right answers: {judged.count(True)} of {len(judged)}"
+    if len(judged) < len(asked):
+        score += f"; skipped: {len(asked) - len(judged)}"
+    return [safe_text(f"{score}.")]
 
 
 def _show(pages: _Pages, step: TourStep) -> str:
@@ -315,14 +322,16 @@ def _show(pages: _Pages, step: TourStep) -> str:
         answer = _read_answer(step)
         if answer in (_BACK, _QUIT):
             return answer
-        above = [above[0], above[-1]]
     pages.height = shutil.get_terminal_size().lines - 1
     _show_screen(pages.answered(step, above, answer))
     return _read_key()
 
 
 def _read_answer(step: TourStep) -> str:
-    """Ask for the answer of a step, at most twice more after ? or a wrong one; return the last."""
+    """Ask for the answer of a step, at most twice more after ? or a wrong one.
+
+    Return the last one; Enter alone is one only if it is the first.
+    """
     answer = _read_line(_FIRST_TRY)
     for _ in range(2):
         wants_hint = _wants_hint(answer)
@@ -331,7 +340,10 @@ def _read_answer(step: TourStep) -> str:
             break
         verdict = "" if wants_hint else "Not quite. "
         ResultWriter().show(safe_text(f"{verdict}{step.hint}"))
-        answer = _read_line(_NEXT_TRY)
+        further = _read_line(_NEXT_TRY)
+        if not further:
+            break
+        answer = further
     return answer
 
 
