@@ -273,7 +273,7 @@ def test_the_page_of_an_answer_has_it(step, in_process):
     assert SOLUTIONS[step.heading] not in step.question + step.about
 
 
-def test_html_sets_sentences_as_prose_and_a_printer_splits_no_step(tmp_path, in_process):
+def test_html_sets_sentences_as_prose_and_each_step_is_a_section(tmp_path, in_process):
     file = str(tmp_path / "handout.html")
     tour(in_process, "--text", LONG_TEXT, "--paper", "letter", "-o", file)
 

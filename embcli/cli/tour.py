@@ -40,7 +40,7 @@ _NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
-_LETTERS = 40  # of print, written by hand on a line
+_LETTERS = 60  # of print, written by hand on a line
 _Sheet = list[RenderableType]
 _Rules = list[tuple[str, str]]  # patterns, and what stands for them
 

@@ -79,7 +79,6 @@ section + section {{ margin-top: 28px; }}
   body {{ margin: 0; }}
   pre {{ font-size: 8.5pt; line-height: 11pt; break-inside: avoid; }}
   p {{ font-size: 10.5pt; line-height: 14pt; max-width: none; }}
-  section {{ break-inside: avoid; }}
   section.new-paper {{ break-before: page; }}
 }}
 </style>
@@ -95,7 +94,8 @@ _PAPER = """\
 p {{ overflow-wrap: anywhere; }}
 pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
-h1, h2, h2 + pre {{ break-after: avoid; }}
+section:not(:has(pre + p)), p {{ break-inside: avoid; }}
+h1, h2, h2 + p, pre:has(+ pre) {{ break-after: avoid; }}
 @page {{ margin: 12mm 14mm; }}
 @media print {{
   pre {{ font-size: 10pt; line-height: 11.5pt; }}

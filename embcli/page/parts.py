@@ -298,8 +298,9 @@ class CutPage:
 class Sheets:
     """Pages one after another, each with its parts.
 
-    In HTML each text is set as prose, and a printer keeps a page whole. The page that is named to
-    begin a new sheet of paper does; its title is a title of the document, too.
+    In HTML each text is set as prose. A printer lets pages follow each other: it breaks one only
+    below a result, before the words about it. The page that is named to begin a new sheet of paper
+    does; its title is a title of the document, too.
     """
 
     sheets: Sequence[Sequence[RenderableType]]
