@@ -305,12 +305,8 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
                 place += 1
     finally:
         print(flush=True)
-    asked = [step for step in steps if step.answers]
     judged = list(pages.judged.values())
-    score = f"Right answers: {judged.count(True)} of {len(judged)}"
-    if len(judged) < len(asked):
-        score += f"; skipped: {len(asked) - len(judged)}"
-    return [safe_text(f"{score}.")]
+    return [safe_text(f"Right answers: {judged.count(True)} of {len(judged)}.")]
 
 
 def _show(pages: _Pages, step: TourStep) -> str:

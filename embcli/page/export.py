@@ -79,6 +79,7 @@ section + section {{ margin-top: 28px; }}
   body {{ margin: 0; }}
   pre {{ font-size: 8.5pt; line-height: 11pt; break-inside: avoid; }}
   p {{ font-size: 10.5pt; line-height: 14pt; max-width: none; }}
+  section {{ break-inside: avoid; }}
   section.new-paper {{ break-before: page; }}
 }}
 </style>
@@ -94,7 +95,9 @@ _PAPER = """\
 p {{ overflow-wrap: anywhere; }}
 pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
-section:not(:has(pre + p)), p {{ break-inside: avoid; }}
+p.line {{ break-before: avoid; }}
+p {{ break-inside: avoid; }}
+section:has(pre + p) {{ break-inside: auto; }}
 h1, h2, h2 + p, pre:has(+ pre) {{ break-after: avoid; }}
 @page {{ margin: 12mm 14mm; }}
 @media print {{

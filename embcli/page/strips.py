@@ -338,9 +338,10 @@ class Strips(Composite):
                 number = bisect(starts, place) - 1
                 rows_above = place - starts[number] + 0.5
                 lines_above = rows_above * fit.lines_per_row / fit.rows_per_line
-                style = lowered(lines_above - middle - 0.5)
                 cells[number] = text.copy()
-                cells[number].style = console.get_style(text.style) + style
+                if not self.gaps:  # which have no room for letters of the next line
+                    style = lowered(lines_above - middle - 0.5)
+                    cells[number].style = console.get_style(text.style) + style
             return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 
         labels_of_lines = list(map(at_rows, labels))
@@ -408,7 +409,7 @@ class Strips(Composite):
         largest = ColorScale.of(shown).limit
         if largest > scale.limit and not self.scale:
             ends = "the scale ends at the 99.5th percentile"
-            remarks.append(f"{ends}; the largest is {largest:.{self.precision}g}")
+            remarks.append(f"{ends}; the largest here is {largest:.{self.precision}g}")
 
         marks = MARKS
         if medium_of(console).has_fine_cells:

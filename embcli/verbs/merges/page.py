@@ -26,7 +26,7 @@ from embcli.page import (
 from embcli.page.labels import token_label
 from embcli.selection import Excerpt
 from embcli.tokens import shown
-from embcli.verbs.merges import Merges, StepRow
+from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import tree_lines
 from embcli.wording import counted, first_of
 
@@ -82,10 +82,12 @@ def _stop(result: Merges) -> RenderResult:
 def _table(result: Merges) -> RenderResult:
     excerpt = Excerpt.ends(_MOST_ROWS, len(result.rows))
     rows = [result.rows[place] for place in excerpt.places]
+    # Each row has its piece, as a page can leave out the rows above it.
+    pieces = [b"".join(result.pieces[row.piece].symbols) for row in rows]
     steps = [row.step for row in rows]
     fields = result.fields
     labels = [
-        Label("piece", _piece_cells(result, rows), "left", short=True),
+        Label("piece", [shown(piece) for piece in pieces], "left", short=True),
         Label("step", [row.number or "" for row in rows]),
         Label("left", [shown(step.left) for step in steps]),
         Label("right", [shown(step.right) for step in steps], "left"),
@@ -99,15 +101,6 @@ def _table(result: Merges) -> RenderResult:
     labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "row"))
-
-
-def _piece_cells(result: Merges, rows: list[StepRow]) -> list[str]:
-    """Return the pieces of some rows, each row's, as a page can leave out the rows above it."""
-    cells = []
-    for row in rows:
-        symbols = result.pieces[row.piece].symbols
-        cells.append(shown(b"".join(symbols)))
-    return cells
 
 
 def _number_cell(number: float | None, form: str = "") -> str:
