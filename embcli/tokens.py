@@ -233,6 +233,15 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
     return [encoding.token_bytes(row) for row in rows.tolist()]
 
 
+def ids_of_token(text: str, ids: np.ndarray, encoding: Encoding) -> np.ndarray:
+    """Return the IDs of a text, or the ID of the token that it is.
+
+    An encoding that adds a space to each text finds ` Paris` if only `Paris` is encoded.
+    """
+    unspaced = encoding.encode(text.removeprefix(" "))
+    return unspaced if tokens_of(unspaced, encoding) == [text.encode()] else ids
+
+
 def chosen_rows(
     rows: Selection | None, match: str | None, size: int, encoding: Encoding | None
 ) -> np.ndarray | None:
@@ -280,7 +289,7 @@ def resolve_rows(
 def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
     """Return the ID of a text that is one token, by itself, after a space, or a special one."""
     for candidate, special in ((text, False), (f" {text}", False), (text, True)):
-        ids = encoding.encode(candidate, special)
+        ids = ids_of_token(candidate, encoding.encode(candidate, special), encoding)
         if len(ids) == 1:
             if candidate != text:
                 notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")

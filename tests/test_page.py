@@ -43,9 +43,16 @@ from embcli.page import (
     safe_text,
     shorten,
     title,
-    token_style,
 )
-from embcli.page.colors import INFINITE, INKS, NAN, ColorScale, colors_of, means
+from embcli.page.colors import (
+    INFINITE,
+    INKS,
+    NAN,
+    TOKEN_COLORS,
+    ColorScale,
+    colors_of,
+    means,
+)
 from embcli.page.parts import CutPage
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
@@ -323,8 +330,7 @@ BACKGROUNDS = {
     "Solarized dark": (0, 43, 54),
     "light": (253, 246, 227),
 }
-USED_STYLES = (*STYLES.values(), *map(token_style, range(3)))
-COLORS = {style.color for style in USED_STYLES if style.color is not None}
+COLORS = {style.color for style in STYLES.values() if style.color is not None}
 
 
 def linear(color: tuple[int, ...]) -> np.ndarray:
@@ -932,8 +938,8 @@ def test_no_number_is_yellow_on_a_light_terminal_of_16_colours(in_process, theme
 
 
 def test_three_tokens_differ_also_in_16_colours():
-    colors = [token_style(place).color for place in range(3)]
-    numbers = [color.downgrade(ColorSystem.STANDARD).number for color in colors if color]
+    colors = map(Color.parse, TOKEN_COLORS)
+    numbers = [color.downgrade(ColorSystem.STANDARD).number for color in colors]
 
     assert len({*numbers}) == 3
 
@@ -966,8 +972,8 @@ def in_lab(color: tuple[int, ...], sight: np.ndarray) -> np.ndarray:
 def test_no_sight_confuses_the_colours_of_neighbouring_tokens(sight, theme):
     inks = INKS[theme] if theme else {}
     seen = []
-    for style in [*map(token_style, range(4)), STYLES["negative"], STYLES["positive"]]:
-        name = str(style)
+    names = [*TOKEN_COLORS, TOKEN_COLORS[0], str(STYLES["negative"]), str(STYLES["positive"])]
+    for name in names:
         seen.append(in_lab(tuple(bytes.fromhex(inks.get(name, name)[1:])), sight))
 
     *tokens, negative, positive = seen

@@ -233,7 +233,7 @@ def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outsid
 ):
     table = page(in_process, command, "--width", "90")
     table = re.sub("[▄▖]", "", table)  # bars have no letters in pictures
-    table = table.replace("│ ends a token", "Colours separate tokens")
+    table = table.replace("│ ends a token", "Each background is a token")
     svg = page(in_process, command, "--width", "90", "-f", "svg")
     html = page(in_process, command, "--width", "90", "-f", "html")
 

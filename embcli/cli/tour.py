@@ -258,7 +258,7 @@ class _Pages:
         return [*above, CutPage(page, [*above, *explained], self.height), *explained]
 
     def _judged(self, step: TourStep, answer: str) -> RenderableType:
-        """Return whether an answer is right, and the right one; whoever skips it gets no verdict."""
+        """Return the right answer, and whether it was given; a skipped question has no verdict."""
         right = step.answers[0]
         if step.is_right(answer):
             self.judged[step.heading] = True

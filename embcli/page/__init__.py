@@ -4,7 +4,7 @@ A result yields these, and rich's own texts and tables, in its `__rich_console__
 files of the same page. Everything here imports rich, so that a verb imports it only for a page.
 """
 
-from embcli.page.colors import STYLES, token_style
+from embcli.page.colors import STYLES
 from embcli.page.matrix import Matrix, NumberFormat, written
 from embcli.page.medium import medium_of
 from embcli.page.parts import (
@@ -46,6 +46,5 @@ __all__ = [
     "safe_text",
     "shorten",
     "title",
-    "token_style",
     "written",
 ]

@@ -65,17 +65,12 @@ INKS: dict[Background, dict[str, str]] = {
 }
 # Blue and orange mean signs, so that tokens have other colours. These three differ also among 16
 # colours, and no red-green blindness confuses them with each other, or with those of signs.
-_TOKEN_COLORS = ("#008787", "#5f5fff", "#ff0087")
+TOKEN_COLORS = ("#008787", "#5f5fff", "#ff0087")
 
 
-def token_style(place: int) -> Style:
-    """Return the style of the token at a place in a text: three styles take turns."""
-    return Style.parse(_TOKEN_COLORS[place % len(_TOKEN_COLORS)])
-
-
-def token_background(place: int, background: Background) -> Style:
-    """Return the style of the token at a place in running text, which has its colour below it."""
-    color = _TOKEN_COLORS[place % len(_TOKEN_COLORS)]
+def token_style(place: int, background: Background) -> Style:
+    """Return the style of the token at a place in running text: three colours take turns."""
+    color = TOKEN_COLORS[place % len(TOKEN_COLORS)]
     letters = "#ffffff" if background == "light" else "#000000"
     return Style.parse(f"{letters} on {INKS[background].get(color, color)}")
 

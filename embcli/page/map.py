@@ -22,8 +22,8 @@ from embcli.page.svg import CELL, LINE, letters
 from embcli.wording import Sentence, counted
 
 _Texts = list[tuple[np.ndarray, Text]]  # each with its cell and its line, (2,)
-# The sides of a point, across and down: on it, in its line, in its column, and the others.
-_SIDES = sorted(product((1, -1, 0), repeat=2), key=lambda side: sum(map(abs, side)))
+# The sides of a point, across and down: in its line, in its column, and the others.
+_SIDES = np.array(sorted(product((1, -1, 0), repeat=2), key=lambda side: sum(map(abs, side)))[1:])
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
 _AREA_ON_A_SLIDE = 62, 18  # cells and lines; texts are beside them
@@ -70,14 +70,14 @@ class Map(Composite):
         margin = 4 if medium.shows_svg else 1
         places = _places(points, area, margin)
         if medium.shows_svg:
-            texts = self._texts(places, area, (0.6, 0.35), _SIDES[1:])
+            texts = self._texts(places, area, (0.6, 0.35), _SIDES)
             picture = "".join(self._elements(places, texts, area))
             line = Text(" " * width, Style.from_meta({"svg": picture}))
             lines_below = height - 1 if medium.has_fine_cells else 0
             yield Text.assemble(line, "\n" * lines_below, no_wrap=True)
         else:
             places = np.floor(places) + 0.5
-            texts = self._texts(places, area, (1, 0.5), _SIDES[1:3])
+            texts = self._texts(places, area, (1, 0.5), _SIDES[:2])
             yield Drawing(self._lines(places, texts))
         yield ""
 
@@ -96,7 +96,7 @@ class Map(Composite):
         places: np.ndarray,
         area: np.ndarray,
         gap: tuple[float, float],
-        sides: Sequence[tuple[int, ...]],
+        sides: np.ndarray,
     ) -> _Texts:
         """Return the cell and the line of each label that has room, and its text.
 
@@ -107,7 +107,7 @@ class Map(Composite):
         texts = []
         for place, label in zip(places, self.labels, strict=True):
             size = np.array([label.cell_len + 1, 0.8])
-            for side in np.array(sides):
+            for side in sides:
                 start = place + side * gap + (side - 1) / 2 * size
                 end = start + size
                 meets = (starts < end) & (ends > start)

@@ -177,7 +177,7 @@ class Fit(NamedTuple):
 def _round_numbers(numbers: np.ndarray, room: float) -> list[int]:
     """Return the places of round numbers, (n,), if a tick takes the room of so many numbers."""
     fitting = [step for step in _TICKS if step >= room]
-    step = fitting[0] if fitting else _TICKS[-1]
+    step = min(fitting, default=_TICKS[-1])
     return np.flatnonzero(numbers % step == 0).tolist()
 
 

@@ -47,14 +47,11 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
                 reason = f"the text has {len(result.pieces):,} trees; at most {_MOST_TREES} are"
             yield safe_text(f"Not drawn: {reason}.")
     else:
-        yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ... is the order")
+        yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ...; last: its IDs")
         yield Hint(("merges",))
         yield Flow([[tree] for tree in trees], gap=4)
     yield ""
-    totals = _totals(result)
-    if trees and result.ids:
-        totals.append("; at the bottom are their IDs")
-    yield totals
+    yield _totals(result)
     yield from _stop(result)
 
 

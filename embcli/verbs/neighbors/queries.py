@@ -21,7 +21,7 @@ from embcli.layer import Layer
 from embcli.names import Metric
 from embcli.records import Document
 from embcli.text import parse_ids
-from embcli.tokens import Tokens, check_ids
+from embcli.tokens import Tokens, check_ids, ids_of_token
 from embcli.wording import Parameter, Sentence
 
 
@@ -65,15 +65,16 @@ def queries_of_tokens(
 
     starts = tokens.starts.tolist()
     sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(starts)]
+    if encoding is not None and tokens.texts:
+        pairs = zip(tokens.texts, sequences, strict=True)
+        sequences = [ids_of_token(text, ids, encoding) for text, ids in pairs]
     check_ids(tokens, rows, can_enlarge=False)
     added = _terms("plus", plus, encoding, rows)
     subtracted = _terms("minus", minus, encoding, rows)
-    empty_lines = [number for number, ids in enumerate(sequences, 1) if not len(ids)]
-    if empty_lines or not sequences:
-        where = "the input"
-        if tokens.many and empty_lines:
-            where = f"line {empty_lines[0]:,}"
-        raise InputError(f"{where} has no tokens, so there are no neighbours")
+    for number, ids in enumerate(sequences or [tokens.ids], 1):
+        if not len(ids):
+            where = f"line {number:,}" if tokens.many else "the input"
+            raise InputError(f"{where} has no tokens, so there are no neighbours")
     return [Query(ids, added, subtracted) for ids in sequences]
 
 
@@ -82,13 +83,17 @@ def _terms(
 ) -> tuple[np.ndarray, ...]:
     """Return the IDs of each term that a parameter adds or subtracts, (n,) each."""
     texts = (texts,) if isinstance(texts, str) else texts
-    encode = parse_ids if encoding is None else encoding.encode
-    encoded = [encode(text) for text in texts]
-    for text, ids in zip(texts, encoded, strict=True):
+    encoded = []
+    for text in texts:
+        if encoding is None:
+            ids = parse_ids(text)
+        else:
+            ids = ids_of_token(text, encoding.encode(text), encoding)
         if not len(ids):
             wrong = "{parameter} {term!r} has no tokens"
             raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
         check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, can_enlarge=False)
+        encoded.append(ids)
     return tuple(encoded)
 
 

@@ -1,8 +1,7 @@
 """The page of a text under tokenizers: its tokens as running text, and their numbers.
 
-Each token has a background, unless it is bytes of a character, which only have a colour; without
-colours, a mark is after each. Each encoding has its lines below those of the one before, and each
-line of the text its number of tokens.
+Each token has a background; without colours, a mark is after each. Each encoding has its lines
+below those of the one before, and each line of the text its number of tokens.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from embcli.page import (
     safe_text,
     shorten,
     title,
-    token_style,
 )
-from embcli.page.colors import colors_of, token_background
+from embcli.page.colors import colors_of, token_style
 from embcli.page.labels import PARTS_OF_CHARACTERS
 from embcli.page.table import GAP, least_width
 from embcli.tokens import shown
@@ -80,7 +78,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     yield ""
 
     yield from _totals(result)
-    legend = "Colours separate tokens" if background else f"{_CUT} ends a token"
+    legend = "Each background is a token" if background else f"{_CUT} ends a token"
     if any(Tokenization(tokens).joined.any() for tokens in result.tokens):
         legend += f"; {PARTS_OF_CHARACTERS}"
     yield safe_text(f"{legend}.")
@@ -130,9 +128,7 @@ def _token_text(token: bytes, place: int, available: int, background: Background
         return Text(f"{text}{_CUT}")
     if text.strip("␣"):  # A space beside letters can be seen by its colour.
         text = text.replace("␣", " ")
-    if text.startswith("\\x"):  # bytes, which are no text
-        return Text(text, token_style(place))
-    return Text(text, token_background(place, background))
+    return Text(text, token_style(place, background))
 
 
 def _totals(result: Tokenizers) -> Iterator[Text]:
