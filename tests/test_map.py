@@ -80,8 +80,7 @@ def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
 
     taken = np.zeros((1080, 1920), bool)
     taken[tuple(places.astype(int).T[::-1])] = True
-    (axis,) = re.findall(r"M1 0V(\d+)", svg)
-    taken[int(axis)] = True
+    taken[int(*re.findall(r"M1 0V(\d+)", svg))] = True  # the axis below
     labels = re.findall(r'<text x="(\S+)" y="(\S+)" textLength="(\S+)">\d+<', svg)
     for left, baseline, width in np.array(labels, float).astype(int).tolist():
         box = taken[baseline - 15 : baseline + 3, left : left + width]

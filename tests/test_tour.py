@@ -366,8 +366,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
             assert seen.count("$ embcli") == (1 if step.about else 0)
             seen = screen.press(f"{step.answers[0]}\n")
             assert f"\nRight: {step.answers[0]}\n" in seen
-        commands = step.about + step.command  # What a question is about stays.
-        assert seen.count("$ embcli ") == commands.count("embcli")
+        assert seen.count("$ embcli ") == (step.about + step.command).count("embcli")
 
         page, _, words = seen.rstrip().rpartition("\n\n")
         assert " ".join(step.words.split()) in " ".join(words.split())

@@ -22,6 +22,7 @@ from gguf import GGUFWriter
 from sentencepiece import SentencePieceNormalizer
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+import embcli
 from embcli import encodings
 from embcli.encodings import Encoding
 from embcli.encodings.pieces import Unigrams
@@ -299,7 +300,10 @@ def merged_by_score(spelled: str) -> list[int]:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_pieces_are_merged_by_their_scores(tmp_path, leads):
-    encoding = encodings.get(pieces(tmp_path / "m.gguf", add_space_prefix=leads))
+    path = pieces(tmp_path / "m.gguf", add_space_prefix=leads)
+    encoding = encodings.get(path)
+    (query,) = embcli.seeded(encoding=path, dim=1).neighbors(" a", plus=[" a"]).queries
+    assert {*query.all_ids} == {PIECES.index("▁a")}
 
     for text in texts(150, "aaabb!!  éx\n"):
         spelled = text.replace(" ", "▁")
