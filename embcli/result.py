@@ -215,7 +215,8 @@ class Result:
         source = [f"embcli {__version__}", *names]
         if "seed" in run:
             source.append(f"seed {run['seed']}")
-        heading = self.style.slide or self._subject or " and ".join(models or names) or self._verb
+        of_models = " and ".join(models or names)
+        heading = self.style.slide or self._subject or of_models or self._verb.capitalize()
         return Frame(
             is_slide=self.style.slide is not None,
             heading=heading,
