@@ -92,12 +92,11 @@ section + section {{ margin-top: 28px; }}
 _PAPER = """\
 <style>
 @page {{ size: {paper}; }}
-p {{ overflow-wrap: anywhere; }}
+p {{ overflow-wrap: anywhere; break-inside: avoid; }}
 pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
-p.line {{ break-before: avoid; }}
-p {{ break-inside: avoid; }}
-section:has(pre + p) {{ break-inside: auto; }}
+section:has(pre + p):not(:has(.line)) {{ break-inside: auto; }}
+p + p {{ break-before: avoid; }}
 h1, h2, h2 + p, pre:has(+ pre) {{ break-after: avoid; }}
 @page {{ margin: 12mm 14mm; }}
 @media print {{
