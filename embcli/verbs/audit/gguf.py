@@ -2,7 +2,8 @@
 
 The conditions for a vocabulary are those of llama.cpp's src/llama-vocab.cpp in October 2026;
 data/llama_cpp.json says what each kind of tokenizer has. data/llama_cpp_models.json says which
-keys and tensors llama.cpp expects of each architecture, as measured with that version.
+values llama.cpp takes, and which keys and tensors it expects of each architecture, as measured with
+that version.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from embcli.binary import JsonObject, quoted
+from embcli.encodings.gguf.header import GgufHeader
 from embcli.encodings.gguf.vocabulary import DEFAULT_IDS, GgufEncoding
 from embcli.encodings.merging import unmade
 from embcli.encodings.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
@@ -24,7 +26,6 @@ from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
-from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, not_checked
 from embcli.wording import first_of, load_facts
@@ -40,13 +41,16 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that llama.cpp loads a GGUF file, and takes its vocabulary as it is meant."""
     tensors = checkpoint.tensors
     encoding = tensors.own_words()
-    known = load_facts("llama_cpp.json")["traits"]
-    traits = known.get(tensors.metadata.get("tokenizer.ggml.model"))
+    facts = load_facts("llama_cpp.json")
+    traits = facts["traits"].get(tensors.metadata.get("tokenizer.ggml.model"), ["any", "unknown"])
     if isinstance(encoding, GgufEncoding):
-        for text in _refusals(encoding, traits, tensors):
-            yield _refusal(text)
-        yield from _warnings(encoding, traits or [], tensors)
-        yield from _check_tensors(encoding, tensors)
+        vocabulary = _Vocabulary(encoding)
+        for rule in facts["rules"]:
+            names = getattr(vocabulary, rule["name"])() if rule["trait"] in traits else []
+            if names:
+                text = rule["text"].format(first_of(map(quoted, names), 3))
+                yield Finding(rule["level"], rule["kind"], len(names), text)
+        yield from _check_model(encoding, tensors)
     elif traits:
         yield _refusal("it has no tokens (tokenizer.ggml.tokens)")
 
@@ -55,44 +59,96 @@ def _refusal(text: str) -> Finding:
     return Finding("alarm", "load", 1, f"llama.cpp refuses it: {text}")
 
 
-def _warning(kind: Fault, problem: str, names: list[str]) -> Found:
-    """Yield a finding about what has these names, or nothing if there is nothing."""
-    if names:
-        yield Finding("finding", kind, len(names), f"{problem}: {_listed(names)}")
+# --- the vocabulary -------------------------------------------------------------------------------
 
 
-def _refusals(encoding: GgufEncoding, traits: list[str] | None, tensors: Tensors) -> Iterator[str]:
-    """Yield in words why llama.cpp does not load a file, or aborts."""
-    pre_tokenizer = encoding.pre_tokenizer
-    if encoding.model is None:
-        yield "it does not name its tokenizer (tokenizer.ggml.model)"
-    elif traits is None:
-        yield f"its tokenizer {quoted(str(encoding.model))} was unknown in October 2026"
-    elif "pre-tokenizer" in traits and pre_tokenizer and pre_tokenizer not in splittings():
-        yield f"its pre-tokenizer {quoted(str(pre_tokenizer))} was unknown in October 2026"
-    elif "merges" in traits and pre_tokenizer != "kimi-k2" and encoding.merges is None:
-        yield "it has no merges (tokenizer.ggml.merges)"
+class _Vocabulary:
+    """The vocabulary of a file; each rule of data/llama_cpp.json is a method.
 
-    size = len(encoding.words)
-    for name in ("token_type", "scores"):
-        values = encoding.array(name)
-        if values is not None and len(values) < size:
-            yield f"tokenizer.ggml.{name} has fewer values than tokens"
-    counts = Counter(filter(None, encoding.words))  # an empty token gets a name of its own
-    repeated = [word for word, count in counts.items() if count > 1]
-    if repeated:
-        yield f"several IDs have the same token: {_listed(_spelled(repeated))}"
-    for place in np.flatnonzero(encoding.stored_kinds == BYTE):
-        if len(encoding.words[place]) < 3:
-            yield f"its token {place} is typed BYTE, and names no byte"
-            break
-    try:
-        _ = encoding.bos_eos
-    except InputError:
-        yield "each text gets a special token, and the file does not say which"
+    It returns the names of what breaks the rule.
+    """
+
+    def __init__(self, encoding: GgufEncoding) -> None:
+        self.encoding = encoding
+        self.header = encoding.header
+        self.words = _spelled(encoding.words)
+        self.merges = _spelled(encoding.merges or [])
+
+    def typed(self, kind: int) -> list[str]:
+        ids = np.flatnonzero(self.encoding.stored_kinds == kind)
+        return [self.words[token_id] for token_id in ids]
+
+    def known_model(self) -> list[str]:
+        return [str(self.encoding.model)]
+
+    def known_pre_tokenizer(self) -> list[str]:
+        name = self.encoding.pre_tokenizer
+        return [str(name)] if name and name not in splittings() else []
+
+    def merges_there(self) -> list[str]:
+        are_there = self.encoding.merges is not None or self.encoding.pre_tokenizer == "kimi-k2"
+        return [] if are_there else ["tokenizer.ggml.merges"]
+
+    def long_arrays(self) -> list[str]:
+        names = ("tokenizer.ggml.token_type", "tokenizer.ggml.scores")
+        size = len(self.words)
+        return [name for name in names if len(self.header.arrays.get(name, self.words)) < size]
+
+    def different_tokens(self) -> list[str]:
+        counts = Counter(filter(None, self.words))  # An empty token gets a name of its own.
+        return [word for word, count in counts.items() if count > 1]
+
+    def named_bytes(self) -> list[str]:
+        return [word for word in self.typed(BYTE) if len(word.encode()) < 3]
+
+    def known_ends(self) -> list[str]:
+        try:
+            _ = self.encoding.bos_eos
+        except InputError:
+            return ["bos or eos"]
+        return []
+
+    def pre_tokenizer_there(self) -> list[str]:
+        return [] if self.encoding.pre_tokenizer else ["tokenizer.ggml.pre"]
+
+    def merges_of_tokens(self) -> list[str]:
+        tokens = {_bare(word) for word in self.words}
+        return [merge for merge in self.merges if _bare(merge) not in tokens]
+
+    def tokens_of_merges(self) -> list[str]:
+        normal = self.typed(NORMAL)
+        pairs = [[*map(_bare, merge.split(" "))] for merge in self.merges]
+        lost = unmade(map(_bare, normal), pairs)
+        return lost if pairs and len(lost) > _FEW * len(normal) else []
+
+    def typed_bytes(self) -> list[str]:
+        return [word for word in self.typed(NORMAL) if _BYTE_NAME.fullmatch(word)]
+
+    def found_ends(self) -> list[str]:
+        unfound = ~np.isin(self.encoding.stored_kinds, _FOUND_BY_NAME)
+        ids = {role: self.header.metadata.get(f"tokenizer.ggml.{role}_token_id") for role in _ENDS}
+        if ids["eos"] is None:
+            ids["llama.cpp's default eos"] = DEFAULT_IDS["eos"].get(str(self.encoding.model))
+        places = np.flatnonzero(unfound).tolist()
+        return [f"{role} {token_id}" for role, token_id in ids.items() if token_id in places]
+
+    def normal_tokens(self) -> list[str]:
+        return [] if self.typed(NORMAL) else self.words
 
 
-def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
+def _bare(spelling: str) -> str:
+    """Return a token, or a merge of one, without spaces, which are stored in several ways."""
+    return spelling.replace(" ", "").replace("▁", "")
+
+
+def _spelled(words: Sequence[bytes]) -> list[str]:
+    return [word.decode("utf-8", "replace") for word in words]
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+def _check_model(encoding: GgufEncoding, tensors: Tensors) -> Found:
     """Check that llama.cpp finds the keys and the tensors of the model's architecture."""
     header = encoding.header
     architecture = str(header.metadata.get("general.architecture"))
@@ -102,17 +158,33 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
         yield _refusal(f"its architecture {quoted(architecture)} was unknown in October 2026")
         return
 
-    # The numbers by keys without the architecture; None for other values.
-    sizes: dict[str, Any] = {"tokens": len(encoding.words), "feed_forward_length": 0}
+    sizes = _sizes(header, architecture, len(encoding.words))
+    for label, rule in facts["values"].items():
+        key = label.replace("*", architecture)
+        if key in header.metadata:
+            yield from _check_value(key, header.metadata[key], rule, sizes)
+        elif len(header.arrays.get(key, ())) not in (0, sizes.get("block_count")):
+            yield _refusal(f"{key} has {len(header.arrays[key])} values, not one for each block")
+    for layout in layouts:
+        if not any(map(sizes.get, layout["without"])):
+            differences = [*_wrong_keys(layout, sizes)]
+            differences += _wrong_tensors(
+                _expected(layout, facts["tensors"], sizes, tensors), sizes, tensors
+            )
+            if differences:
+                yield _refusal(first_of(differences, 3))
+            return
+    yield not_checked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
+
+
+# The numbers by keys without the architecture; None for other values.
+_Sizes = dict[str, Any]
+
+
+def _sizes(header: GgufHeader, architecture: str, tokens: int) -> _Sizes:
+    sizes: _Sizes = {"tokens": tokens, "feed_forward_length": 0}
     for key, value in (header.metadata | header.arrays).items():
         sizes[key.removeprefix(f"{architecture}.")] = _size(value)
-    for label, expected in facts["types"].items():
-        key = label.replace("*", architecture)
-        value = header.metadata.get(key)
-        if value is not None and type(value).__name__ != expected:
-            yield _refusal(f"{key} is {value!r:.60}, which is not of the type {expected}")
-        elif key in header.arrays and len(header.arrays[key]) != sizes.get("block_count"):
-            yield _refusal(f"{key} has {len(header.arrays[key])} values, not one for each block")
     heads = sizes.setdefault("attention.head_count", 0)
     sizes.setdefault("attention.head_count_kv", heads)
     dim = heads  # 0 without heads, None if they differ from block to block
@@ -120,14 +192,7 @@ def _check_tensors(encoding: GgufEncoding, tensors: Tensors) -> Found:
         dim = (sizes.get("embedding_length") or 0) // heads
     sizes.setdefault("attention.key_length", dim)
     sizes.setdefault("attention.value_length", dim)
-
-    for layout in layouts:
-        if not any(map(sizes.get, layout["without"])):
-            differences = [*_differences(layout, facts["tensors"], sizes, tensors)]
-            if differences:
-                yield _refusal(first_of(differences, 3))
-            return
-    yield not_checked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
+    return sizes
 
 
 def _size(value: Any) -> int | None:
@@ -137,13 +202,24 @@ def _size(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _differences(
-    layout: JsonObject, known: JsonObject, sizes: dict[str, Any], tensors: Tensors
-) -> Iterator[str]:
-    """Yield in words where a file differs from what llama.cpp expects.
+def _check_value(key: str, value: Any, rule: JsonObject, sizes: _Sizes) -> Found:
+    """Check that llama.cpp takes a value, and can compute with it."""
+    text = f"{key} is {value!r:.60}, which"
+    if type(value).__name__ != rule["type"]:
+        yield _refusal(f"{text} is not of the type {rule['type']}")
+        return
+    if value not in rule.get("among", [value]):
+        yield _refusal(f"{text} was unknown in October 2026")
+    is_usable = value >= rule.get("least", value)
+    if value and "divides" in rule:
+        is_usable = (sizes.get(rule["divides"]) or 0) % value == 0
+    if not is_usable:
+        text = f"llama.cpp loads it, and fails at each text: {text} must be {rule['must_be']}"
+        yield Finding("alarm", "load", 1, text)
 
-    A layout names tensors that are `known`; a number there follows the name of a second kind.
-    """
+
+def _wrong_keys(layout: JsonObject, sizes: _Sizes) -> Iterator[str]:
+    """Yield in words the keys that llama.cpp needs otherwise."""
     for key in layout["keys"]:
         if key not in sizes:
             yield f"{key} is missing"
@@ -151,11 +227,23 @@ def _differences(
         expected = sizes.get(other)
         if key in sizes and expected not in (None, sizes[key]):
             yield f"{key} is {sizes[key]}, and not {expected} as {other}"
+
+
+def _expected(layout: JsonObject, known: JsonObject, sizes: _Sizes, tensors: Tensors) -> JsonObject:
+    """Return what is `known` of the tensors that a layout names, by their names in the file.
+
+    A number there follows the name of a second kind.
+    """
     expected = {}
     for block in range(min(sizes.get("block_count") or 0, len(tensors))):
         for label in layout["tensors"]:
             name = label.split()[0].replace("*", str(block))
             expected[name] = known[label]
+    return expected
+
+
+def _wrong_tensors(expected: JsonObject, sizes: _Sizes, tensors: Tensors) -> Iterator[str]:
+    """Yield in words the tensors that llama.cpp expects otherwise."""
     for name, row in expected.items():
         if name not in tensors and row["unless"] not in tensors:
             yield f"{name} is missing"
@@ -169,48 +257,3 @@ def _differences(
                 size = sum(prod(sizes[factor] for factor in factors) for factors in terms)
                 if size != stored:
                     yield f"{tensor} has {stored:,} where its keys say {size:,}"
-
-
-def _warnings(encoding: GgufEncoding, traits: list[str], tensors: Tensors) -> Found:
-    """Yield what llama.cpp warns of, or takes otherwise than it is meant."""
-    words = _spelled(encoding.words)
-    kinds = encoding.stored_kinds
-    normal = [words[place] for place in np.flatnonzero(kinds == NORMAL)]
-    if "pre-tokenizer" in traits and not encoding.pre_tokenizer:
-        problem = "llama.cpp warns of worse output, as this is missing"
-        yield from _warning("load", problem, ["tokenizer.ggml.pre"])
-    if "merges" in traits:
-        tokens = {_bare(word) for word in words}
-        merges = _spelled(encoding.merges or [])
-        lost = [merge for merge in merges if _bare(merge) not in tokens]
-        yield from _warning("fit", "merges that make no token", lost)
-        if "made" in traits and merges:
-            lost = unmade(map(_bare, normal), [[*map(_bare, merge.split(" "))] for merge in merges])
-            if len(lost) > _FEW * len(normal):
-                yield from _warning("fit", "tokens that no merge makes of earlier ones", lost)
-    if "bytes" in traits:
-        names = [word for word in normal if _BYTE_NAME.fullmatch(word)]
-        yield from _warning("fit", "bytes that are typed NORMAL, so written by name", names)
-    if "names" in traits:
-        unfound = np.flatnonzero(~np.isin(kinds, _FOUND_BY_NAME)).tolist()
-        ids = {role: tensors.metadata.get(f"tokenizer.ggml.{role}_token_id") for role in _ENDS}
-        if ids["eos"] is None:
-            ids["llama.cpp's default eos"] = DEFAULT_IDS["eos"].get(str(encoding.model))
-        roles = [f"{role} {token_id}" for role, token_id in ids.items() if token_id in unfound]
-        yield from _warning("special-ids", "special tokens that are not typed CONTROL", roles)
-        if not normal:
-            text = "no token is typed NORMAL: llama.cpp finds them before it splits a text"
-            yield Finding("finding", "fit", len(words), text)
-
-
-def _bare(spelling: str) -> str:
-    """Return a token, or a merge of one, without spaces, which are stored in several ways."""
-    return spelling.replace(" ", "").replace("▁", "")
-
-
-def _spelled(words: Sequence[bytes]) -> list[str]:
-    return [word.decode("utf-8", "replace") for word in words]
-
-
-def _listed(names: list[str]) -> str:
-    return first_of([quoted(name) for name in names], 3)
