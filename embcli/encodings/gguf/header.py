@@ -35,6 +35,7 @@ class GgufHeader(NamedTuple):
 
     metadata: dict[str, Any]  # texts, numbers and booleans
     arrays: dict[str, list[bytes] | np.ndarray]  # strings or numbers
+    types: dict[str, str]  # those of values, and of the items of arrays
     tensors: list[GgufTensor]
     end: int  # bytes of the header
 
@@ -78,6 +79,7 @@ class _Reader:
         self.binary = binary
         self.file = io.BufferedReader(BinaryStream(binary), 1 << 20)
         self.end = min(binary.size, _LONGEST)
+        self.types: dict[str, str] = {}
 
     def header(self) -> GgufHeader:
         magic = self.take(4)
@@ -108,7 +110,7 @@ class _Reader:
             else:
                 metadata[key] = self.number(dtype)
         tensors = [self.tensor() for _ in range(tensor_count)]
-        return GgufHeader(metadata, arrays, tensors, self.file.tell())
+        return GgufHeader(metadata, arrays, self.types, tensors, self.file.tell())
 
     def tensor(self) -> GgufTensor:
         name = self.text()
@@ -145,12 +147,13 @@ class _Reader:
         return strings
 
     def type_of(self, key: str) -> str:
-        """Return the type of a key's value."""
+        """Return the type of a key's value, or of the items of its array."""
         number = self.number("uint32")
         if number >= len(_TYPES):
             raise self.binary.file_error(
                 f"{quoted(key)} of its metadata is of the unknown type {number}"
             )
+        self.types[key] = _TYPES[number]
         return _TYPES[number]
 
     def text(self) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain, zip_longest
 from math import prod
 from typing import Any
 
@@ -25,7 +26,7 @@ from embcli.encodings.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
-from embcli.files.tensors import Tensors
+from embcli.files.tensors import Tensor, Tensors
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, not_checked
 from embcli.wording import first_of, load_facts
@@ -44,96 +45,77 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     facts = load_facts("llama_cpp.json")
     traits = facts["traits"].get(tensors.metadata.get("tokenizer.ggml.model"), ["any", "unknown"])
     if isinstance(encoding, GgufEncoding):
-        vocabulary = _Vocabulary(encoding)
-        for rule in facts["rules"]:
-            names = getattr(vocabulary, rule["name"])() if rule["trait"] in traits else []
-            if names:
-                text = rule["text"].format(first_of(map(quoted, names), 3))
-                yield Finding(rule["level"], rule["kind"], len(names), text)
+        for problem, names in chain(_problems(encoding), _problems_of_types(encoding)):
+            known = facts["problems"][problem]
+            if names and known["trait"] in traits:
+                text = known["text"].format(first_of(map(quoted, names), 3))
+                yield Finding(known["level"], known["kind"], len(names), text)
         yield from _check_model(encoding, tensors)
     elif traits:
         yield _refusal("it has no tokens (tokenizer.ggml.tokens)")
 
 
-def _refusal(text: str) -> Finding:
-    return Finding("alarm", "load", 1, f"llama.cpp refuses it: {text}")
+_FAILS = "loads it, and fails at each text"  # It aborts, or computes no numbers.
+
+
+def _refusal(text: str, reaction: str = "refuses it") -> Finding:
+    return Finding("alarm", "load", 1, f"llama.cpp {reaction}: {text}")
 
 
 # --- the vocabulary -------------------------------------------------------------------------------
 
+_Problems = Iterator[tuple[str, list[str]]]  # of data/llama_cpp.json, and what has them
 
-class _Vocabulary:
-    """The vocabulary of a file; each rule of data/llama_cpp.json is a method.
 
-    It returns the names of what breaks the rule.
-    """
+def _problems(encoding: GgufEncoding) -> _Problems:
+    """Yield the problems of the tokens, their merges and the pre-tokenizer."""
+    yield "another model", [str(encoding.model)]
+    pre_tokenizer = encoding.pre_tokenizer
+    if not pre_tokenizer:
+        yield "no pre-tokenizer", ["tokenizer.ggml.pre"]
+    elif pre_tokenizer not in splittings():
+        yield "another pre-tokenizer", [str(pre_tokenizer)]
+    if encoding.merges is None and pre_tokenizer != "kimi-k2":
+        yield "no merges", ["tokenizer.ggml.merges"]
 
-    def __init__(self, encoding: GgufEncoding) -> None:
-        self.encoding = encoding
-        self.header = encoding.header
-        self.words = _spelled(encoding.words)
-        self.merges = _spelled(encoding.merges or [])
+    words = _spelled(encoding.words)
+    counts = Counter(filter(None, words))  # An empty token gets a name of its own.
+    yield "equal tokens", [word for word, count in counts.items() if count > 1]
+    tokens = {_bare(word) for word in words}
+    merges = _spelled(encoding.merges or [])
+    yield "lost merges", [merge for merge in merges if _bare(merge) not in tokens]
+    normal = _typed(encoding, NORMAL)
+    pairs = [[*map(_bare, merge.split(" "))] for merge in merges]
+    lost = unmade(map(_bare, normal), pairs)
+    if pairs and len(lost) > _FEW * len(normal):
+        yield "lost tokens", lost
 
-    def typed(self, kind: int) -> list[str]:
-        ids = np.flatnonzero(self.encoding.stored_kinds == kind)
-        return [self.words[token_id] for token_id in ids]
 
-    def known_model(self) -> list[str]:
-        return [str(self.encoding.model)]
+def _problems_of_types(encoding: GgufEncoding) -> _Problems:
+    """Yield the problems of the types of tokens, and of special tokens."""
+    for name in ("tokenizer.ggml.token_type", "tokenizer.ggml.scores"):
+        if len(encoding.header.arrays.get(name, encoding.words)) < len(encoding.words):
+            yield "fewer values", [name]
+    normal = _typed(encoding, NORMAL)
+    if not normal:
+        yield "all found", _spelled(encoding.words)
+    yield "normal bytes", [word for word in normal if _BYTE_NAME.fullmatch(word)]
+    yield "no bytes", [word for word in _typed(encoding, BYTE) if len(word.encode()) < 3]
+    try:
+        _ = encoding.bos_eos
+    except InputError:
+        yield "unknown ends", ["bos or eos"]
+    metadata = encoding.header.metadata
+    ids = {role: metadata.get(f"tokenizer.ggml.{role}_token_id") for role in _ENDS}
+    if ids["eos"] is None:
+        ids["llama.cpp's default eos"] = DEFAULT_IDS["eos"].get(str(encoding.model))
+    unfound = np.flatnonzero(~np.isin(encoding.stored_kinds, _FOUND_BY_NAME)).tolist()
+    yield "unfound ends", [f"{role} {each}" for role, each in ids.items() if each in unfound]
 
-    def known_pre_tokenizer(self) -> list[str]:
-        name = self.encoding.pre_tokenizer
-        return [str(name)] if name and name not in splittings() else []
 
-    def merges_there(self) -> list[str]:
-        are_there = self.encoding.merges is not None or self.encoding.pre_tokenizer == "kimi-k2"
-        return [] if are_there else ["tokenizer.ggml.merges"]
-
-    def long_arrays(self) -> list[str]:
-        names = ("tokenizer.ggml.token_type", "tokenizer.ggml.scores")
-        size = len(self.words)
-        return [name for name in names if len(self.header.arrays.get(name, self.words)) < size]
-
-    def different_tokens(self) -> list[str]:
-        counts = Counter(filter(None, self.words))  # An empty token gets a name of its own.
-        return [word for word, count in counts.items() if count > 1]
-
-    def named_bytes(self) -> list[str]:
-        return [word for word in self.typed(BYTE) if len(word.encode()) < 3]
-
-    def known_ends(self) -> list[str]:
-        try:
-            _ = self.encoding.bos_eos
-        except InputError:
-            return ["bos or eos"]
-        return []
-
-    def pre_tokenizer_there(self) -> list[str]:
-        return [] if self.encoding.pre_tokenizer else ["tokenizer.ggml.pre"]
-
-    def merges_of_tokens(self) -> list[str]:
-        tokens = {_bare(word) for word in self.words}
-        return [merge for merge in self.merges if _bare(merge) not in tokens]
-
-    def tokens_of_merges(self) -> list[str]:
-        normal = self.typed(NORMAL)
-        pairs = [[*map(_bare, merge.split(" "))] for merge in self.merges]
-        lost = unmade(map(_bare, normal), pairs)
-        return lost if pairs and len(lost) > _FEW * len(normal) else []
-
-    def typed_bytes(self) -> list[str]:
-        return [word for word in self.typed(NORMAL) if _BYTE_NAME.fullmatch(word)]
-
-    def found_ends(self) -> list[str]:
-        unfound = ~np.isin(self.encoding.stored_kinds, _FOUND_BY_NAME)
-        ids = {role: self.header.metadata.get(f"tokenizer.ggml.{role}_token_id") for role in _ENDS}
-        if ids["eos"] is None:
-            ids["llama.cpp's default eos"] = DEFAULT_IDS["eos"].get(str(self.encoding.model))
-        places = np.flatnonzero(unfound).tolist()
-        return [f"{role} {token_id}" for role, token_id in ids.items() if token_id in places]
-
-    def normal_tokens(self) -> list[str]:
-        return [] if self.typed(NORMAL) else self.words
+def _typed(encoding: GgufEncoding, kind: int) -> list[str]:
+    places = np.flatnonzero(encoding.stored_kinds == kind)
+    return _spelled([encoding.words[place] for place in places])
 
 
 def _bare(spelling: str) -> str:
@@ -141,7 +123,7 @@ def _bare(spelling: str) -> str:
     return spelling.replace(" ", "").replace("▁", "")
 
 
-def _spelled(words: Sequence[bytes]) -> list[str]:
+def _spelled(words: list[bytes]) -> list[str]:
     return [word.decode("utf-8", "replace") for word in words]
 
 
@@ -162,34 +144,28 @@ def _check_model(encoding: GgufEncoding, tensors: Tensors) -> Found:
     for label, rule in facts["values"].items():
         key = label.replace("*", architecture)
         if key in header.metadata:
-            yield from _check_value(key, header.metadata[key], rule, sizes)
+            yield from _check_value(header, key, rule, sizes)
         elif len(header.arrays.get(key, ())) not in (0, sizes.get("block_count")):
             yield _refusal(f"{key} has {len(header.arrays[key])} values, not one for each block")
     for layout in layouts:
         if not any(map(sizes.get, layout["without"])):
-            differences = [*_wrong_keys(layout, sizes)]
-            differences += _wrong_tensors(
-                _expected(layout, facts["tensors"], sizes, tensors), sizes, tensors
-            )
-            if differences:
-                yield _refusal(first_of(differences, 3))
+            expected = _expected(layout, facts["tensors"], sizes, tensors)
+            differences = _differences(layout, expected, sizes, tensors)
+            text = first_of(differences, 3)
+            if text:
+                yield _refusal(text)
             return
     yield not_checked(f"which keys and tensors llama.cpp needs of this {quoted(architecture)}")
 
 
-# The numbers by keys without the architecture; None for other values.
-_Sizes = dict[str, Any]
-
-
-def _sizes(header: GgufHeader, architecture: str, tokens: int) -> _Sizes:
-    sizes: _Sizes = {"tokens": tokens, "feed_forward_length": 0}
+def _sizes(header: GgufHeader, architecture: str, tokens: int) -> JsonObject:
+    """Return the numbers by keys without the architecture; None for other values."""
+    sizes = {"tokens": tokens, "feed_forward_length": 0, "attention.head_count": 0}
     for key, value in (header.metadata | header.arrays).items():
         sizes[key.removeprefix(f"{architecture}.")] = _size(value)
-    heads = sizes.setdefault("attention.head_count", 0)
+    heads = sizes["attention.head_count"]
     sizes.setdefault("attention.head_count_kv", heads)
-    dim = heads  # 0 without heads, None if they differ from block to block
-    if heads:
-        dim = (sizes.get("embedding_length") or 0) // heads
+    dim = (sizes.get("embedding_length") or 0) // heads if heads else heads
     sizes.setdefault("attention.key_length", dim)
     sizes.setdefault("attention.value_length", dim)
     return sizes
@@ -202,10 +178,11 @@ def _size(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _check_value(key: str, value: Any, rule: JsonObject, sizes: _Sizes) -> Found:
+def _check_value(header: GgufHeader, key: str, rule: JsonObject, sizes: JsonObject) -> Found:
     """Check that llama.cpp takes a value, and can compute with it."""
+    value = header.metadata[key]
     text = f"{key} is {value!r:.60}, which"
-    if type(value).__name__ != rule["type"]:
+    if header.types[key] != rule["type"]:
         yield _refusal(f"{text} is not of the type {rule['type']}")
         return
     if value not in rule.get("among", [value]):
@@ -214,25 +191,15 @@ def _check_value(key: str, value: Any, rule: JsonObject, sizes: _Sizes) -> Found
     if value and "divides" in rule:
         is_usable = (sizes.get(rule["divides"]) or 0) % value == 0
     if not is_usable:
-        text = f"llama.cpp loads it, and fails at each text: {text} must be {rule['must_be']}"
-        yield Finding("alarm", "load", 1, text)
+        yield _refusal(f"{text} must be {rule['must_be']}", _FAILS)
 
 
-def _wrong_keys(layout: JsonObject, sizes: _Sizes) -> Iterator[str]:
-    """Yield in words the keys that llama.cpp needs otherwise."""
-    for key in layout["keys"]:
-        if key not in sizes:
-            yield f"{key} is missing"
-    for key, other in layout.get("equal", {}).items():
-        expected = sizes.get(other)
-        if key in sizes and expected not in (None, sizes[key]):
-            yield f"{key} is {sizes[key]}, and not {expected} as {other}"
+def _expected(
+    layout: JsonObject, known: JsonObject, sizes: JsonObject, tensors: Tensors
+) -> JsonObject:
+    """Return what is known of the tensors of a layout, by their names in the file.
 
-
-def _expected(layout: JsonObject, known: JsonObject, sizes: _Sizes, tensors: Tensors) -> JsonObject:
-    """Return what is `known` of the tensors that a layout names, by their names in the file.
-
-    A number there follows the name of a second kind.
+    A number after the name of a kind there makes it a second kind.
     """
     expected = {}
     for block in range(min(sizes.get("block_count") or 0, len(tensors))):
@@ -242,18 +209,31 @@ def _expected(layout: JsonObject, known: JsonObject, sizes: _Sizes, tensors: Ten
     return expected
 
 
-def _wrong_tensors(expected: JsonObject, sizes: _Sizes, tensors: Tensors) -> Iterator[str]:
-    """Yield in words the tensors that llama.cpp expects otherwise."""
+def _differences(
+    layout: JsonObject, expected: JsonObject, sizes: JsonObject, tensors: Tensors
+) -> Iterator[str]:
+    """Yield in words where a file differs from what llama.cpp expects."""
+    for key in layout["keys"]:
+        if key not in sizes:
+            yield f"{key} is missing"
+    for key, other in layout.get("equal", {}).items():
+        size = sizes.get(other)
+        if key in sizes and size not in (None, sizes[key]):
+            yield f"{key} is {sizes[key]}, and not {size} as {other}"
     for name, row in expected.items():
         if name not in tensors and row["unless"] not in tensors:
             yield f"{name} is missing"
     for name, tensor in tensors.items():
         if name not in expected or tensor.unreadable:
             yield f"{tensor} is not expected"
-            continue
-        shape = expected[name]["shape"]
-        for terms, stored in zip(shape, reversed(tensor.shape), strict=False):
-            with suppress(KeyError, TypeError):  # for a size that the file does not say
-                size = sum(prod(sizes[factor] for factor in factors) for factors in terms)
-                if size != stored:
-                    yield f"{tensor} has {stored:,} where its keys say {size:,}"
+        else:
+            yield from _other_sizes(tensor, expected[name]["shape"], sizes)
+
+
+def _other_sizes(tensor: Tensor, shape: list[Any], sizes: JsonObject) -> Iterator[str]:
+    """Yield in words the sizes of a tensor that are not a sum of products of a file's numbers."""
+    for terms, stored in zip_longest(shape, reversed(tensor.shape), fillvalue=[[]]):
+        with suppress(KeyError, TypeError):  # for a size that the file does not say
+            size = sum(prod(sizes[factor] for factor in factors) for factors in terms)
+            if size != stored:
+                yield f"{tensor} has {stored:,} where its keys say {size:,}"

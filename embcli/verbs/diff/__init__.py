@@ -143,16 +143,19 @@ class Diff(Result, verb="diff"):
         }
         if base.encoding or tuned.encoding:
             tokens = self.tokens(np.arange(len(self.equal)))
-            tokens += tokens_of(base.alone, base.encoding)
-            tokens += tokens_of(tuned.alone, tuned.encoding)
+            for side in self.sides:
+                tokens += tokens_of(side.alone, side.encoding)
             columns["token"] = (str, [token_text(token) for token in tokens])
         states = np.where(self.equal, "equal", "changed").tolist()
         alone = ["removed"] * len(removed) + ["added"] * len(added)
         columns["state"] = (str, states + alone)
-        no_values = [None] * len(alone)
-        columns["cosine_distance"] = (float, self.cosine_distances.tolist() + no_values)
-        columns["l2_distance"] = (float, self.distances.tolist() + no_values)
-        columns["largest_difference"] = (float, self.largest_differences.tolist() + no_values)
+        distances = {
+            "cosine_distance": self.cosine_distances,
+            "l2_distance": self.distances,
+            "largest_difference": self.largest_differences,
+        }
+        for name, values in distances.items():
+            columns[name] = (float, values.tolist() + [None] * len(alone))
 
         run = {"embcli": __version__, "base": base.document(), "tuned": tuned.document()}
         summary = {
