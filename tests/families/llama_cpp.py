@@ -1,8 +1,9 @@
 """A program that loads GGUF files with llama.cpp, each in a process of its own: JSON in and out.
 
 It reads a line for each file, `{"path": ..., "texts": [...]}`, and writes one: the log, the IDs of
-each text, and whether llama.cpp refuses the file, aborts at it or at a text, or computes NaN. It is the
-library in the package xllamacpp, called by its C interface; its own module is not imported.
+each text, and whether llama.cpp refuses the file, aborts at it or at a text, or computes NaN.
+llama.cpp is the library in the package xllamacpp, called by its C interface; its own module is not
+imported.
 """
 
 from __future__ import annotations

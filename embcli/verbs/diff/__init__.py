@@ -204,7 +204,8 @@ def diff(
     compared as well. The page shows `top` rows of each kind.
 
     A GGUF file is compared with the model that it was made of: its values count as equal if they
-    can be those of the model, rounded or quantised, and special tokens are compared, too.
+    can be those of the model, rounded or quantised; special tokens, merges, the chat template and
+    the IDs of a sample text are compared, too.
 
     With `tokens`, or if the rows have different lengths, the tokens are compared instead, which
     gives a TokenDiff. Raises InputError for rows of different lengths without tokens.
@@ -223,14 +224,13 @@ def diff(
     compared = layer or "token"
     _, base_dim = shape_of(model.source, compared)
     _, tuned_dim = shape_of(other.source, compared)
-    has_tokens = model.source.encoding is not None and other.source.encoding is not None
     lengths = ""
     if base_dim != tuned_dim and not tokens:
         lengths = (
             f"the rows have different lengths: {base_dim:,} in {model.source.origin.name!r}, "
             f"{tuned_dim:,} in {other.source.origin.name!r}"
         )
-        if not has_tokens:
+        if None in (model.source.encoding, other.source.encoding):
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
     if tokens or lengths:
@@ -277,11 +277,7 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
     if any(head.relation == "none" for head in heads):
         notes.add("the output heads are not compared: only one of the models has one")
         return result
-    widths = set()
-    for each in heads:
-        matrix = each.tensor or result.base
-        widths.add(matrix.shape[1])
-    if len(widths) > 1:
+    if len({(head.tensor or result.base).shape[1] for head in heads}) > 1:
         return result
     head = _diff_of_layer(model, other, "head", options, notes)
     return replace(result, head=head, untrained=result.untrained + head.untrained)
@@ -309,8 +305,10 @@ def _diff_of_layer(
     if options.converted is not None:
         layers_of_gguf = base if options.converted.gguf is model.source else tuned
         rounding = layers_of_gguf[layer]
-        rounded = f"values count as equal if they can be the model's, rounded to {rounding.dtype}"
-        notes.add(f"a GGUF and its model: {rounded}; special tokens are compared as well")
+        notes.add(
+            "a GGUF and its model: values count as equal if they can be the model's, rounded to "
+            f"{rounding.dtype}; special tokens, the chat template and a sample text are compared"
+        )
     compared = compare_rows(
         base[layer], tuned[layer], matching, options.atol, rounding, notes.watch
     )
@@ -342,10 +340,9 @@ def _untrained(
     from embcli.verbs.audit.trained import check_untrained
 
     found: list[Finding] = []
-    if len(added):
-        with suppress(InputError):  # A config.json is broken, which a note says.
-            matrix = audited_matrix(name, opened, files_of(source), notes.watch)
-            found += check_untrained(matrix)
+    with suppress(InputError):  # A config.json is broken, which a note says.
+        if len(added):
+            found += check_untrained(audited_matrix(name, opened, files_of(source), notes.watch))
     return tuple(each for each in found if np.isin(each.ids, added).any())
 
 
