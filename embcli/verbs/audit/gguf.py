@@ -51,7 +51,7 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
                 text = known["text"].format(first_of(map(quoted, names), 3))
                 yield Finding(known["level"], known["kind"], len(names), text)
         yield from _check_model(encoding, tensors)
-    elif traits:
+    elif traits and "tokenizer.ggml.model" in tensors.metadata:
         yield _refusal("it has no tokens (tokenizer.ggml.tokens)")
 
 
@@ -160,7 +160,7 @@ def _check_model(encoding: GgufEncoding, tensors: Tensors) -> Found:
 
 def _sizes(header: GgufHeader, architecture: str, tokens: int) -> JsonObject:
     """Return the numbers by keys without the architecture; None for other values."""
-    sizes = {"tokens": tokens, "feed_forward_length": 0, "attention.head_count": 0}
+    sizes: JsonObject = {"tokens": tokens, "feed_forward_length": 0, "attention.head_count": 0}
     for key, value in (header.metadata | header.arrays).items():
         sizes[key.removeprefix(f"{architecture}.")] = _size(value)
     heads = sizes["attention.head_count"]
@@ -232,7 +232,8 @@ def _differences(
 
 def _other_sizes(tensor: Tensor, shape: list[Any], sizes: JsonObject) -> Iterator[str]:
     """Yield in words the sizes of a tensor that are not a sum of products of a file's numbers."""
-    for terms, stored in zip_longest(shape, reversed(tensor.shape), fillvalue=[[]]):
+    one: Any = [[]]  # the empty product, for a dimension that only the tensor has
+    for terms, stored in zip_longest(shape, reversed(tensor.shape), fillvalue=one):
         with suppress(KeyError, TypeError):  # for a size that the file does not say
             size = sum(prod(sizes[factor] for factor in factors) for factors in terms)
             if size != stored:
