@@ -187,11 +187,9 @@ def _check_value(header: GgufHeader, key: str, rule: JsonObject, sizes: JsonObje
         return
     if value not in rule.get("among", [value]):
         yield _refusal(f"{text} was unknown in October 2026")
-    is_usable = value >= rule.get("least", value)
-    if value and "divides" in rule:
-        is_usable = (sizes.get(rule["divides"]) or 0) % value == 0
-    if not is_usable:
-        yield _refusal(f"{text} must be {rule['must_be']}", _FAILS)
+    whole = sizes.get(rule.get("divides", ""))
+    if not value >= rule.get("least", value) or (whole and whole % (value or 1)):
+        yield _refusal(f"{text} must be {rule.get('must_be', 'a number')}", _FAILS)
 
 
 def _expected(
@@ -232,8 +230,8 @@ def _differences(
 
 def _other_sizes(tensor: Tensor, shape: list[Any], sizes: JsonObject) -> Iterator[str]:
     """Yield in words the sizes of a tensor that are not a sum of products of a file's numbers."""
-    one: Any = [[]]  # the empty product, for a dimension that only the tensor has
-    for terms, stored in zip_longest(shape, reversed(tensor.shape), fillvalue=one):
+    # A dimension that only the tensor has is held against the empty product, 1.
+    for terms, stored in zip_longest(shape, reversed(tensor.shape), fillvalue=[[]]):  # type: ignore[var-annotated]
         with suppress(KeyError, TypeError):  # for a size that the file does not say
             size = sum(prod(sizes[factor] for factor in factors) for factors in terms)
             if size != stored:

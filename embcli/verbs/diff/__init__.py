@@ -239,20 +239,13 @@ def diff(
 
     if compared == "token":
         remark_scaled(notes, model, other)
-    converted = Converted.of(model.source, other.source)
-    options = _Options(atol, converted)
-    result = _diff_of_layer(model, other, compared, options, notes)
+    result = _diff_of_layer(model, other, compared, atol, notes)
     if text is not None:
         vocabulary(model)
         vocabulary(other)
-    rules = _rules(model.source.encoding, other.source.encoding, text, converted)
+    rules = _rules(model.source, other.source, text)
     result = replace(result, rules=rules, top=top)
-    return result if layer else _with_heads(result, model, other, options)
-
-
-class _Options(NamedTuple):
-    atol: float
-    converted: Converted | None
+    return result if layer else _with_heads(result, model, other)
 
 
 def vocabulary(model: Opened) -> Vocabulary:
@@ -264,7 +257,7 @@ def vocabulary(model: Opened) -> Vocabulary:
     return Vocabulary(name, encoding)
 
 
-def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -> Diff:
+def _with_heads(result: Diff, model: Opened, other: Opened) -> Diff:
     """Return a diff of token matrices that compares the output heads as well."""
     notes = result.notes
     try:
@@ -279,7 +272,7 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
         return result
     if len({(head.tensor or result.base).shape[1] for head in heads}) > 1:
         return result
-    head = _diff_of_layer(model, other, "head", options, notes)
+    head = _diff_of_layer(model, other, "head", result.atol, notes)
     return replace(result, head=head, untrained=result.untrained + head.untrained)
 
 
@@ -294,7 +287,7 @@ def _head(model: Opened) -> Head | None:
 
 
 def _diff_of_layer(
-    model: Opened, other: Opened, layer: TokenLayer, options: _Options, notes: Notes
+    model: Opened, other: Opened, layer: TokenLayer, atol: float, notes: Notes
 ) -> Diff:
     base = model.source.open({layer: None}, notes)
     tuned = other.source.open({layer: None}, notes)
@@ -302,22 +295,20 @@ def _diff_of_layer(
     encodings = (model.source.encoding, other.source.encoding)
     matching = match_rows(sizes, encodings)
     rounding = None
-    if options.converted is not None:
-        layers_of_gguf = base if options.converted.gguf is model.source else tuned
+    converted = Converted.of(model.source, other.source)
+    if converted is not None:
+        layers_of_gguf = base if converted.gguf is model.source else tuned
         rounding = layers_of_gguf[layer]
         notes.add(
             "a GGUF and its model: values count as equal if they can be the model's, rounded to "
             f"{rounding.dtype}; special tokens, the chat template and a sample text are compared"
         )
-    compared = compare_rows(
-        base[layer], tuned[layer], matching, options.atol, rounding, notes.watch
-    )
+    compared = compare_rows(base[layer], tuned[layer], matching, atol, rounding, notes.watch)
 
     def side(name: SideName, number: int, layers: Layers) -> Side:
-        opened = layers[layer]
-        alone = matching.alone[number]
         shape = layers.origin.shapes[layer]
-        return Side(name, shape, opened.dtype, encodings[number], layers.origin, alone)
+        dtype = layers[layer].dtype
+        return Side(name, shape, dtype, encodings[number], layers.origin, matching.alone[number])
 
     return Diff(
         layer=layer,
@@ -325,7 +316,7 @@ def _diff_of_layer(
         tuned=side("TUNED", 1, tuned),
         matching=matching,
         **compared._asdict(),
-        atol=options.atol,
+        atol=atol,
         untrained=_untrained(other.source, tuned[layer], layer, matching.alone[1], notes),
         notes=notes,
     )
@@ -346,18 +337,17 @@ def _untrained(
     return tuple(each for each in found if np.isin(each.ids, added).any())
 
 
-def _rules(
-    base: Encoding | None, tuned: Encoding | None, text: str | None, converted: Converted | None
-) -> Strings | None:
+def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:
     """Return in which rules and special tokens two tokenizers differ, and settings of a GGUF.
 
     The IDs of a text are one of the rules. None means that rules cannot be compared, and that
     nothing else differs.
     """
     found: dict[str, Any] | None = {}
-    if base and tuned and base is not tuned:
-        found = different_rules(base, tuned, text)
+    if base.encoding and tuned.encoding and base.encoding is not tuned.encoding:
+        found = different_rules(base.encoding, tuned.encoding, text)
     names = [*(found or {})]
+    converted = Converted.of(base, tuned)
     if converted is not None:
         names += [*converted.other_settings(), *converted.other_special_tokens()]
     return None if found is None and not names else tuple(names)
