@@ -16,7 +16,9 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
 from safetensors.numpy import save_file
 
 import embcli
+from embcli.encodings.splitting import splittings
 from embcli.verbs.diff import Diff
+from embcli.wording import load_facts
 from tests.cases import data
 from tests.families.ggufs import GPT2, TOKEN, Fault, Vocabulary
 from tests.families.llama_cpp import library
@@ -157,3 +159,9 @@ def test_a_tokenizer_that_changed_is_found(name, tmp_path):
     assert found.counts["equal"] == ROWS
     assert words in " ".join(found.rules)
     assert words in " ".join(str(found).split())
+
+
+def test_the_sample_text_tells_pre_tokenizers_apart():
+    sample = load_facts("llama_cpp.json")["sample"]
+    names = "gpt-2 llama-bpe qwen2 gpt-4o deepseek-v3 tekken falcon starcoder".split()
+    assert len({tuple(splittings()[name].pieces(sample)) for name in names}) == len(names)

@@ -111,10 +111,8 @@ class GgufEncoding(VocabularyEncoding):
             return None
         word = self.words[token_id]
         kind = self.stored_kinds[token_id]
-        is_plain = kind == CONTROL
-        if kind == USER_DEFINED and self._to_bytes is byte_level_to_bytes:
-            is_plain = True
-        return word if is_plain else self._to_bytes(word)
+        is_user_defined = kind == USER_DEFINED and self._to_bytes is byte_level_to_bytes
+        return word if kind == CONTROL or is_user_defined else self._to_bytes(word)
 
     @cached_property
     def _to_bytes(self) -> ToBytes:
@@ -159,8 +157,7 @@ class GgufEncoding(VocabularyEncoding):
             if not name or name.encode() != word:
                 continue  # It is not UTF-8, so no text contains it.
             is_special = bool(kinds[token_id] != USER_DEFINED)
-            strips_left, strips_right = self._strips(word)
-            tokens.append(NamedToken(name, token_id, is_special, strips_left, strips_right))
+            tokens.append(NamedToken(name, token_id, is_special, *self._strips(word)))
         return sorted(tokens, key=lambda token: -len(token.name.encode()))
 
     def _strips(self, word: bytes) -> tuple[bool, bool]:

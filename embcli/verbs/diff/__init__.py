@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.encodings.encoding import Rules
 from embcli.errors import (
     InputError,
     Notes,
@@ -343,7 +344,7 @@ def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:
     The IDs of a text are one of the rules. None means that rules cannot be compared, and that
     nothing else differs.
     """
-    found: dict[str, Any] | None = {}
+    found: Rules | None = {}
     if base.encoding and tuned.encoding and base.encoding is not tuned.encoding:
         found = different_rules(base.encoding, tuned.encoding, text)
     names = [*(found or {})]
