@@ -15,7 +15,6 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import CHANGED_FOR_GGUF
 from embcli.files.special_ids import special_ids
 from embcli.layer import Source
-from embcli.verbs.audit.template import templates
 from embcli.verbs.diff.tokens import other_ids
 from embcli.wording import load_facts
 
@@ -40,6 +39,8 @@ class Converted(NamedTuple):
 
     def other_settings(self) -> Iterator[str]:
         """Yield in words the settings and the chat template that the GGUF file has otherwise."""
+        from embcli.verbs.audit.template import templates
+
         config = {**self.model.roles.config, **self.model.positions}
         changed = CHANGED_FOR_GGUF.get(str(config.get("model_type")), [])
         for name, stored in self.gguf.roles.settings.values.items():
