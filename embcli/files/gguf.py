@@ -7,6 +7,7 @@ rows; it is loaded when they are needed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from math import prod
 
@@ -50,8 +51,8 @@ def read(binary: Binary, _: Notes) -> Tensors:
     return Tensors(binary, "GGUF", tensors, first_header.metadata, files, own_words)
 
 
-def _part_names(binary: Binary, header: GgufHeader) -> list[str]:
-    """Return the names of all parts; raises InputError if one of them is missing."""
+def _part_names(binary: Binary, header: GgufHeader) -> Iterator[str]:
+    """Yield the names of all parts; raises InputError if one of them is missing."""
     count = header.metadata["split.count"]
     if not isinstance(count, int) or not 0 < count < 10**5:
         raise binary.file_error(f"its split.count is {count!r}, which is not a number of parts")
@@ -60,17 +61,15 @@ def _part_names(binary: Binary, header: GgufHeader) -> list[str]:
         raise binary.file_error(
             f"it is one of {count} parts; its name must end like -00001-of-{count:05}.gguf"
         )
-    names = []
     for number in range(1, count + 1):
         part = f"{name[1]}{number:05}-of-{name[3]}{name[4]}"
         if not binary.folder.has(part):
             raise binary.file_error(f"its part {part!r} is missing")
-        names.append(part)
-    return names
+        yield part
 
 
-def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
-    """Return the tensors of a file in their order, in which their bytes follow each other."""
+def _tensors(binary: Binary, header: GgufHeader) -> Iterator[Tensor]:
+    """Yield the tensors of a file in their order, in which their bytes follow each other."""
     alignment = header.metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise binary.file_error(f"its alignment is {alignment!r}, which is not a power of two")
@@ -78,7 +77,6 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
     next_offsets = [tensor.offset for tensor in header.tensors[1:]]
     next_offsets.append(binary.size - data_start)
 
-    tensors = []
     offset = 0
     for described, next_offset in zip(header.tensors, next_offsets, strict=False):
         start = data_start + described.offset
@@ -95,8 +93,7 @@ def _tensors(binary: Binary, header: GgufHeader) -> list[Tensor]:
                 f"ends at byte {end:,} of {binary.size:,}"
             )
         offset = -(-(end - data_start) // alignment) * alignment
-        tensors.append(tensor)
-    return tensors
+        yield tensor
 
 
 def _tensor(binary: Binary, described: GgufTensor, start: int, available: int) -> Tensor:

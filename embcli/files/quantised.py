@@ -146,12 +146,8 @@ class UnpackedTensors(Tensors):
         scale = self._sibling(name, part)
         if scale is None:
             return self._integers(tensor)
-        block = None
-        if part == "weight_scale_inv":
-            block = self._block_size()
-        divisor = np.float32(1)
-        if part == "SCB":
-            divisor = np.float32(127)
+        block = self._block_size() if part == "weight_scale_inv" else None
+        divisor = np.float32(127 if part == "SCB" else 1)
 
         scale_grid = _grid(scale, tensor.shape, block)
         # Integers can stand for exponents.

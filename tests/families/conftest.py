@@ -19,7 +19,7 @@ if find_spec("transformers") is None:
         "test_under_trained.py",
     ]
 if find_spec("xllamacpp") is None:  # llama.cpp, of which there is no package for some machines
-    collect_ignore.append("test_gguf.py")
+    collect_ignore += ["test_gguf.py", "test_gguf_diff.py"]
 
 
 @pytest.fixture(autouse=True)

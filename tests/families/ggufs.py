@@ -181,7 +181,8 @@ def write(
         if isinstance(value, bool):
             writer.add_bool(key, value)
         elif isinstance(value, int):
-            writer.add_uint32(key, value)
+            add = writer.add_int32 if value < 0 else writer.add_uint32
+            add(key, value)
         elif isinstance(value, float):
             writer.add_float32(key, value)
         elif isinstance(value, str):

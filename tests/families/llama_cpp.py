@@ -1,14 +1,16 @@
 """A program that loads GGUF files with llama.cpp, each in a process of its own: JSON in and out.
 
 It reads a line for each file, `{"path": ..., "texts": [...]}`, and writes one: the log, the IDs of
-each text, and whether llama.cpp refuses the file, or aborts at it or at a text. llama.cpp is the
-library in the package xllamacpp, called by its C interface; its own module is not imported.
+each text, and whether llama.cpp refuses the file, aborts at it or at a text, or computes NaN.
+llama.cpp is the library in the package xllamacpp, called by its C interface; its own module is not
+imported.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import sys
 from importlib.util import find_spec
@@ -22,6 +24,12 @@ class Parameters(ctypes.Structure):
     """The parameters of a load, which are only passed on; the real ones are shorter."""
 
     _fields_ = (("content", ctypes.c_char * 512),)
+
+
+class Batch(ctypes.Structure):
+    """Some tokens that are computed; positions and the rest are llama.cpp's own."""
+
+    _fields_ = (("size", ctypes.c_int32), ("content", ctypes.c_void_p * 6))
 
 
 Logger = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
@@ -44,7 +52,22 @@ def library() -> Any:
         *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32),
         *(ctypes.POINTER(ctypes.c_int32), ctypes.c_int32, ctypes.c_bool, ctypes.c_bool),
     ]
+    llama.llama_context_default_params.restype = Parameters
+    llama.llama_init_from_model.argtypes = [ctypes.c_void_p, Parameters]
+    llama.llama_init_from_model.restype = ctypes.c_void_p
+    llama.llama_batch_get_one.restype = Batch
+    llama.llama_decode.argtypes = [ctypes.c_void_p, Batch]
+    llama.llama_get_logits.argtypes = [ctypes.c_void_p]
+    llama.llama_get_logits.restype = ctypes.POINTER(ctypes.c_float)
     return llama
+
+
+def computes(llama: Any, model: Any) -> bool:
+    """Return whether the logits after some tokens are numbers."""
+    context = llama.llama_init_from_model(model, llama.llama_context_default_params())
+    ids = (ctypes.c_int32 * 3)(1, 2, 3)
+    llama.llama_decode(context, llama.llama_batch_get_one(ids, len(ids)))
+    return math.isfinite(llama.llama_get_logits(context)[0])
 
 
 def answer(llama: Any, path: str, texts: list[str]) -> dict[str, Any]:
@@ -60,7 +83,7 @@ def answer(llama: Any, path: str, texts: list[str]) -> dict[str, Any]:
             data = text.encode()
             count = llama.llama_tokenize(vocabulary, data, len(data), room, len(room), True, True)
             ids.append(room[:count])
-    return {"refuses": False, "ids": ids}
+    return {"refuses": not computes(llama, model), "ids": ids}
 
 
 def asked(llama: Any, path: str, texts: list[str]) -> dict[str, Any]:
@@ -86,6 +109,7 @@ def asked(llama: Any, path: str, texts: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    os.environ["GGML_NO_BACKTRACE"] = "1"
     llama_cpp = library()
     for request in sys.stdin:
         print(json.dumps(asked(llama_cpp, **json.loads(request))), flush=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -17,13 +16,17 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
 from safetensors.numpy import save_file
 
 import embcli
+from embcli.encodings.splitting import splittings
 from embcli.verbs.diff import Diff
-from tests.families.ggufs import CONTROL, GPT2, NORMAL, TOKEN, Vocabulary
+from embcli.wording import load_facts
+from tests.cases import data
+from tests.families.ggufs import GPT2, TOKEN, Fault, Vocabulary
 from tests.families.llama_cpp import library
 from tests.files.made import numbered
 
 ROWS = len(GPT2.tokens)
 DIM = 256
+TEMPLATE = "{{ messages }}"
 KINDS = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
 KINDS += ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
 
@@ -69,6 +72,7 @@ def write_folder(folder: Path, rows: np.ndarray) -> None:
             token | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         )
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
     vocabulary = numbered(GPT2.tokens)
     tokenizer = {
         "added_tokens": added,
@@ -84,6 +88,7 @@ def write_gguf(path: Path, rows: np.ndarray, kind: str, vocabulary: Vocabulary =
     writer.add_rope_freq_base(vocabulary.keys.get("rope_theta", 500000))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
+    writer.add_chat_template(vocabulary.keys.get("template", TEMPLATE))
     writer.add_token_list(vocabulary.tokens)
     writer.add_token_types(vocabulary.kinds)
     writer.add_token_merges(vocabulary.keys["merges"])
@@ -138,38 +143,15 @@ def test_a_row_that_changed_is_found(kind, tmp_path):
     assert found.changed.tolist() == [50]
 
 
-FAULTS = {
-    "eos": (replace(GPT2, keys=GPT2.keys | {"eos_token_id": 1}), "eos 1 of model.gguf"),
-    "bos": (replace(GPT2, keys=GPT2.keys | {"bos_token_id": 2}), "bos 2 of model.gguf"),
-    "adds bos": (
-        replace(GPT2, keys=GPT2.keys | {"add_bos_token": True}),
-        "before and after a text",
-    ),
-    "a normal special token": (
-        replace(GPT2, kinds=[CONTROL, NORMAL, *GPT2.kinds[2:]]),
-        "the type of ID 1",
-    ),
-    "a control letter": (
-        replace(GPT2, kinds=[*GPT2.kinds[:-1], CONTROL]),
-        f"the type of ID {ROWS - 1}",
-    ),
-    "settings": (
-        replace(GPT2, keys=GPT2.keys | {"rope_theta": 10000}),
-        "rope_theta 500,000 in the model, 10,000 in the GGUF",
-    ),
-    "merges": (
-        replace(GPT2, keys=GPT2.keys | {"merges": ["t h"]}),
-        "IDs of the text from token",
-    ),
-}
+FAULTS = {name: Fault("gpt2", **fault) for name, fault in data(__name__).items()}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_tokenizer_that_changed_is_found(name, tmp_path):
     rows = random_rows("normal")
     write_folder(tmp_path / "model", rows)
-    vocabulary, words = FAULTS[name]
-    gguf = write_gguf(tmp_path / "model.gguf", rows, "Q8_0", vocabulary)
+    words = FAULTS[name].word
+    gguf = write_gguf(tmp_path / "model.gguf", rows, "Q8_0", FAULTS[name].vocabulary())
 
     found = embcli.open(tmp_path / "model").diff(embcli.open(gguf), text="the thin man")
 
@@ -177,3 +159,9 @@ def test_a_tokenizer_that_changed_is_found(name, tmp_path):
     assert found.counts["equal"] == ROWS
     assert words in " ".join(found.rules)
     assert words in " ".join(str(found).split())
+
+
+def test_the_sample_text_tells_pre_tokenizers_apart():
+    sample = load_facts("llama_cpp.json")["sample"]
+    names = ["gpt-2", "llama-bpe", "qwen2", "gpt-4o", "deepseek-v3", "falcon", "starcoder"]
+    assert len({tuple(splittings()[name].pieces(sample)) for name in names}) == len(names)

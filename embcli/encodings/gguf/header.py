@@ -35,6 +35,7 @@ class GgufHeader(NamedTuple):
 
     metadata: dict[str, Any]  # texts, numbers and booleans
     arrays: dict[str, list[bytes] | np.ndarray]  # strings or numbers
+    types: dict[str, str]  # those of the values of all keys
     tensors: list[GgufTensor]
     end: int  # bytes of the header
 
@@ -95,12 +96,14 @@ class _Reader:
             raise self.binary.file_error(f"it has more than {_MOST:,} tensors or keys of metadata")
 
         metadata = {}
+        types = {}
         arrays = {}
         for _ in range(pair_count):
             key = self.text()
             if key in metadata or key in arrays:
                 raise self.binary.file_error(f"its metadata has {quoted(key)} twice")
             dtype = self.type_of(key)
+            types[key] = dtype
             if dtype == "array":
                 arrays[key] = self.array(key)
             elif dtype == "string":
@@ -108,7 +111,7 @@ class _Reader:
             else:
                 metadata[key] = self.number(dtype)
         tensors = [self.tensor() for _ in range(tensor_count)]
-        return GgufHeader(metadata, arrays, tensors, self.file.tell())
+        return GgufHeader(metadata, arrays, types, tensors, self.file.tell())
 
     def tensor(self) -> GgufTensor:
         name = self.text()
@@ -127,9 +130,7 @@ class _Reader:
         if dtype == "array":
             raise self.binary.file_error(f"{quoted(key)} of its metadata is an array of arrays")
         count = self.number("uint64")
-        if dtype != "string":
-            return self.numbers(dtype, count)
-        return self.strings(count)
+        return self.strings(count) if dtype == "string" else self.numbers(dtype, count)
 
     def strings(self, count: int) -> list[bytes]:
         """Return strings; a vocabulary has 100,000 or more, so they are read in few steps."""

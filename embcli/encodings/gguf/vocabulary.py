@@ -82,6 +82,7 @@ class GgufEncoding(VocabularyEncoding):
         self.pre_tokenizer = header.metadata.get("tokenizer.ggml.pre")
         splitting = "gemma4" if self.model == "gemma4" else str(self.pre_tokenizer)
         self._splitting = splittings().get(splitting)
+        self._flags = self._splitting.flags if self._splitting else []
         self.splits = self._split_error is None
         leads = self._flag("add_space_prefix", self.model == "llama")
         self.adds_space = leads and self.model in ("llama", "t5")
@@ -110,16 +111,12 @@ class GgufEncoding(VocabularyEncoding):
             return None
         word = self.words[token_id]
         kind = self.stored_kinds[token_id]
-        is_plain = kind == CONTROL
-        if kind == USER_DEFINED and self._to_bytes is byte_level_to_bytes:
-            is_plain = True
-        return word if is_plain else self._to_bytes(word)
+        is_user_defined = kind == USER_DEFINED and self._to_bytes is byte_level_to_bytes
+        return word if kind == CONTROL or is_user_defined else self._to_bytes(word)
 
     @cached_property
     def _to_bytes(self) -> ToBytes:
-        splitting = self._splitting
-        has_characters = splitting is not None and "of_characters" in splitting.flags
-        if self.model == "gpt2" and not has_characters:
+        if self.model == "gpt2" and "of_characters" not in self._flags:
             return byte_level_to_bytes
         if self.model == "bert":
             return piece_to_word_piece
@@ -160,8 +157,7 @@ class GgufEncoding(VocabularyEncoding):
             if not name or name.encode() != word:
                 continue  # It is not UTF-8, so no text contains it.
             is_special = bool(kinds[token_id] != USER_DEFINED)
-            strips_left, strips_right = self._strips(word)
-            tokens.append(NamedToken(name, token_id, is_special, strips_left, strips_right))
+            tokens.append(NamedToken(name, token_id, is_special, *self._strips(word)))
         return sorted(tokens, key=lambda token: -len(token.name.encode()))
 
     def _strips(self, word: bytes) -> tuple[bool, bool]:
@@ -184,19 +180,13 @@ class GgufEncoding(VocabularyEncoding):
         if self.model == "bert":
             return (self._special("bos"),), (self._special("seperator"),)
 
-        adds_bos = self.model == "llama"
-        if self._splitting is not None and "adds_bos" in self._splitting.flags:
-            adds_bos = True
+        adds_bos = self.model == "llama" or "adds_bos" in self._flags
         if self._splitting is not splittings()["gemma4"]:
             adds_bos = self._flag("add_bos_token", adds_bos)
         adds_eos = self._flag("add_eos_token", self.model == "t5")
 
-        bos: tuple[int, ...] = ()
-        eos: tuple[int, ...] = ()
-        if adds_bos:
-            bos = (self._special("bos"),)
-        if adds_eos:
-            eos = (self._special("eos"),)
+        bos = (self._special("bos"),) if adds_bos else ()
+        eos = (self._special("eos"),) if adds_eos else ()
         return bos, eos
 
     def ids_between(self, text: str) -> np.ndarray:
@@ -276,8 +266,7 @@ class GgufEncoding(VocabularyEncoding):
             )
 
         # A word of a byte-level vocabulary with other characters spells no text, so it is left out.
-        has_characters = "of_characters" in splitting.flags
-        to_bytes = bytes if has_characters else bytes_of
+        to_bytes = bytes if "of_characters" in self._flags else bytes_of
         ids = {}
         for word, token_id in self._ids.items():
             token = to_bytes(word)

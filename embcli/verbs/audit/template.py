@@ -24,7 +24,7 @@ _NAME = re.compile(
 
 def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that each name of a special token in the chat templates is one."""
-    names = {*_NAME.findall(" ".join(_templates(checkpoint.tensors)))}
+    names = {*_NAME.findall(" ".join(templates(checkpoint.tensors)))}
     if not names or files.encoding is None or not files.encoding.added:
         return
     names -= {*files.encoding.added.values()}
@@ -38,14 +38,14 @@ def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 def check_bos(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Say that a chat begins with two bos if special tokens are added to it."""
     added = {*files.rows_of("bos")} & {*files.rows_of("post_processor")}
-    if added and "bos_token" in " ".join(_templates(checkpoint.tensors)):
+    if added and "bos_token" in " ".join(templates(checkpoint.tensors)):
         text = "the chat template begins with bos, and the tokenizer adds one to each text"
         yield Finding("remark", "template", 1, text)
 
 
 def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that no chat template is empty, or has an error of syntax."""
-    for template in _templates(checkpoint.tensors):
+    for template in templates(checkpoint.tensors):
         try:
             _parse(template)
         except ImportError:
@@ -75,7 +75,7 @@ def _parse(template: str) -> None:
         raise ValueError("it is empty")
 
 
-def _templates(tensors: Tensors) -> Iterator[str]:
+def templates(tensors: Tensors) -> Iterator[str]:
     """Yield the chat templates in a GGUF file, and in the files beside the weights."""
     longest = 1 << 20  # bytes
     own_file = tensors.path.with_name("chat_template.jinja")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from embcli.encodings import Encoding
+from embcli.encodings.encoding import Rules
 from embcli.errors import (
     InputError,
     Notes,
@@ -143,16 +144,19 @@ class Diff(Result, verb="diff"):
         }
         if base.encoding or tuned.encoding:
             tokens = self.tokens(np.arange(len(self.equal)))
-            tokens += tokens_of(base.alone, base.encoding)
-            tokens += tokens_of(tuned.alone, tuned.encoding)
+            for side in self.sides:
+                tokens += tokens_of(side.alone, side.encoding)
             columns["token"] = (str, [token_text(token) for token in tokens])
         states = np.where(self.equal, "equal", "changed").tolist()
         alone = ["removed"] * len(removed) + ["added"] * len(added)
         columns["state"] = (str, states + alone)
-        no_values = [None] * len(alone)
-        columns["cosine_distance"] = (float, self.cosine_distances.tolist() + no_values)
-        columns["l2_distance"] = (float, self.distances.tolist() + no_values)
-        columns["largest_difference"] = (float, self.largest_differences.tolist() + no_values)
+        distances = {
+            "cosine_distance": self.cosine_distances,
+            "l2_distance": self.distances,
+            "largest_difference": self.largest_differences,
+        }
+        for name, values in distances.items():
+            columns[name] = (float, values.tolist() + [None] * len(alone))
 
         run = {"embcli": __version__, "base": base.document(), "tuned": tuned.document()}
         summary = {
@@ -201,7 +205,8 @@ def diff(
     compared as well. The page shows `top` rows of each kind.
 
     A GGUF file is compared with the model that it was made of: its values count as equal if they
-    can be those of the model, rounded or quantised, and special tokens are compared, too.
+    can be those of the model, rounded or quantised; special tokens, merges, the chat template and
+    the IDs of a sample text are compared, too.
 
     With `tokens`, or if the rows have different lengths, the tokens are compared instead, which
     gives a TokenDiff. Raises InputError for rows of different lengths without tokens.
@@ -220,14 +225,13 @@ def diff(
     compared = layer or "token"
     _, base_dim = shape_of(model.source, compared)
     _, tuned_dim = shape_of(other.source, compared)
-    has_tokens = model.source.encoding is not None and other.source.encoding is not None
     lengths = ""
     if base_dim != tuned_dim and not tokens:
         lengths = (
             f"the rows have different lengths: {base_dim:,} in {model.source.origin.name!r}, "
             f"{tuned_dim:,} in {other.source.origin.name!r}"
         )
-        if not has_tokens:
+        if None in (model.source.encoding, other.source.encoding):
             raise InputError(lengths)
         notes.add(f"{lengths}; only the tokens are compared")
     if tokens or lengths:
@@ -236,20 +240,13 @@ def diff(
 
     if compared == "token":
         remark_scaled(notes, model, other)
-    converted = Converted.of(model.source, other.source)
-    options = _Options(atol, converted)
-    result = _diff_of_layer(model, other, compared, options, notes)
+    result = _diff_of_layer(model, other, compared, atol, notes)
     if text is not None:
         vocabulary(model)
         vocabulary(other)
-    rules = _rules(model.source.encoding, other.source.encoding, text, converted)
+    rules = _rules(model.source, other.source, text)
     result = replace(result, rules=rules, top=top)
-    return result if layer else _with_heads(result, model, other, options)
-
-
-class _Options(NamedTuple):
-    atol: float
-    converted: Converted | None
+    return result if layer else _with_heads(result, model, other)
 
 
 def vocabulary(model: Opened) -> Vocabulary:
@@ -261,7 +258,7 @@ def vocabulary(model: Opened) -> Vocabulary:
     return Vocabulary(name, encoding)
 
 
-def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -> Diff:
+def _with_heads(result: Diff, model: Opened, other: Opened) -> Diff:
     """Return a diff of token matrices that compares the output heads as well."""
     notes = result.notes
     try:
@@ -274,13 +271,9 @@ def _with_heads(result: Diff, model: Opened, other: Opened, options: _Options) -
     if any(head.relation == "none" for head in heads):
         notes.add("the output heads are not compared: only one of the models has one")
         return result
-    widths = set()
-    for each in heads:
-        matrix = each.tensor or result.base
-        widths.add(matrix.shape[1])
-    if len(widths) > 1:
+    if len({(head.tensor or result.base).shape[1] for head in heads}) > 1:
         return result
-    head = _diff_of_layer(model, other, "head", options, notes)
+    head = _diff_of_layer(model, other, "head", result.atol, notes)
     return replace(result, head=head, untrained=result.untrained + head.untrained)
 
 
@@ -295,7 +288,7 @@ def _head(model: Opened) -> Head | None:
 
 
 def _diff_of_layer(
-    model: Opened, other: Opened, layer: TokenLayer, options: _Options, notes: Notes
+    model: Opened, other: Opened, layer: TokenLayer, atol: float, notes: Notes
 ) -> Diff:
     base = model.source.open({layer: None}, notes)
     tuned = other.source.open({layer: None}, notes)
@@ -303,20 +296,20 @@ def _diff_of_layer(
     encodings = (model.source.encoding, other.source.encoding)
     matching = match_rows(sizes, encodings)
     rounding = None
-    if options.converted is not None:
-        layers_of_gguf = base if options.converted.gguf is model.source else tuned
+    converted = Converted.of(model.source, other.source)
+    if converted is not None:
+        layers_of_gguf = base if converted.gguf is model.source else tuned
         rounding = layers_of_gguf[layer]
-        rounded = f"values count as equal if they can be the model's, rounded to {rounding.dtype}"
-        notes.add(f"a GGUF and its model: {rounded}; special tokens are compared as well")
-    compared = compare_rows(
-        base[layer], tuned[layer], matching, options.atol, rounding, notes.watch
-    )
+        notes.add(
+            "a GGUF and its model: values count as equal if they can be the model's, rounded to "
+            f"{rounding.dtype}; special tokens, the chat template and a sample text are compared"
+        )
+    compared = compare_rows(base[layer], tuned[layer], matching, atol, rounding, notes.watch)
 
     def side(name: SideName, number: int, layers: Layers) -> Side:
-        opened = layers[layer]
-        alone = matching.alone[number]
         shape = layers.origin.shapes[layer]
-        return Side(name, shape, opened.dtype, encodings[number], layers.origin, alone)
+        dtype = layers[layer].dtype
+        return Side(name, shape, dtype, encodings[number], layers.origin, matching.alone[number])
 
     return Diff(
         layer=layer,
@@ -324,7 +317,7 @@ def _diff_of_layer(
         tuned=side("TUNED", 1, tuned),
         matching=matching,
         **compared._asdict(),
-        atol=options.atol,
+        atol=atol,
         untrained=_untrained(other.source, tuned[layer], layer, matching.alone[1], notes),
         notes=notes,
     )
@@ -339,25 +332,23 @@ def _untrained(
     from embcli.verbs.audit.trained import check_untrained
 
     found: list[Finding] = []
-    if len(added):
-        with suppress(InputError):  # A config.json is broken, which a note says.
-            matrix = audited_matrix(name, opened, files_of(source), notes.watch)
-            found += check_untrained(matrix)
+    with suppress(InputError):  # A config.json is broken, which a note says.
+        if len(added):
+            found += check_untrained(audited_matrix(name, opened, files_of(source), notes.watch))
     return tuple(each for each in found if np.isin(each.ids, added).any())
 
 
-def _rules(
-    base: Encoding | None, tuned: Encoding | None, text: str | None, converted: Converted | None
-) -> Strings | None:
+def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:
     """Return in which rules and special tokens two tokenizers differ, and settings of a GGUF.
 
     The IDs of a text are one of the rules. None means that rules cannot be compared, and that
     nothing else differs.
     """
-    found: dict[str, Any] | None = {}
-    if base and tuned and base is not tuned:
-        found = different_rules(base, tuned, text)
+    found: Rules | None = {}
+    if base.encoding and tuned.encoding and base.encoding is not tuned.encoding:
+        found = different_rules(base.encoding, tuned.encoding, text)
     names = [*(found or {})]
+    converted = Converted.of(base, tuned)
     if converted is not None:
         names += [*converted.other_settings(), *converted.other_special_tokens()]
     return None if found is None and not names else tuple(names)

@@ -15,7 +15,10 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.files.families import CHANGED_FOR_GGUF
 from embcli.files.special_ids import special_ids
 from embcli.layer import Source
+from embcli.verbs.diff.tokens import other_ids
+from embcli.wording import load_facts
 
+_SAMPLE = load_facts("llama_cpp.json")["sample"]  # a text that pre-tokenizers split differently
 _CONTROL = (2, 3)  # the types of unknown and control tokens
 
 
@@ -35,7 +38,9 @@ class Converted(NamedTuple):
         return None
 
     def other_settings(self) -> Iterator[str]:
-        """Yield in words the settings of config.json that the GGUF file has otherwise."""
+        """Yield in words the settings and the chat template that the GGUF file has otherwise."""
+        from embcli.verbs.audit.template import templates
+
         config = {**self.model.roles.config, **self.model.positions}
         changed = CHANGED_FOR_GGUF.get(str(config.get("model_type")), [])
         for name, stored in self.gguf.roles.settings.values.items():
@@ -44,9 +49,12 @@ class Converted(NamedTuple):
             with suppress(OverflowError):  # No float is as large as that whole number.
                 if is_told and not isclose(ours, stored, rel_tol=1e-6):
                     yield f"{name} {ours:,.7g} in the model, {stored:,.7g} in the GGUF"
+        given = [*templates(self.model.tensors)]
+        if given and self.gguf.tensors.metadata.get("tokenizer.chat_template") not in given:
+            yield "the chat template"
 
     def other_special_tokens(self) -> Iterator[str]:
-        """Yield in words the special IDs that differ, the IDs around a text, and control tokens.
+        """Yield in words the special IDs that differ, control tokens, and how a text is split.
 
         A role of which the model's own files say nothing is not compared.
         """
@@ -71,3 +79,8 @@ class Converted(NamedTuple):
             control.discard(token["id"])
         if theirs.rules and control:
             yield f"the type of ID {min(control)}"
+        merges = [" ".join(merge).encode() for merge in theirs.rules.get("merges", ())]
+        if merges and ours.merges not in (None, merges):
+            yield "the merges"
+        with suppress(InputError):  # Not every encoding can split a text.
+            yield from other_ids(theirs, ours, _SAMPLE, "a sample text")

@@ -5,8 +5,8 @@ Rows are compared in blocks, so that the matrices can be larger than memory.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ from embcli.layer import Layer
 from embcli.numerics.statistics import squares
 from embcli.tokens import tokens_of
 
+Tokens = Iterable[bytes | None]
+Row = int | None
 Encodings = tuple[Encoding | None, Encoding | None]  # of BASE, and of TUNED; None if unknown
 
 
@@ -46,34 +48,27 @@ def match_rows(sizes: tuple[int, int], encodings: Encodings) -> Matching:
         tuned_tokens = tokens_of(tuned, tuned_encoding)
         if base_tokens[:common] != tuned_tokens[:common]:
             by = "token"
-            base_rows, tuned_rows = _rows_of_equal_tokens(base_tokens, tuned_tokens)
+            triples = paired_by_token(base_tokens, tuned_tokens)
+            pairs = [pair for _, *pair in triples if None not in pair]
+            base_rows, tuned_rows = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
     base_alone = np.setdiff1d(base, base_rows)
     tuned_alone = np.setdiff1d(tuned, tuned_rows)
     return Matching((base_rows, tuned_rows), (base_alone, tuned_alone), by)
 
 
-def _rows_of_equal_tokens(
-    base_tokens: Sequence[bytes | None], tuned_tokens: Sequence[bytes | None]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of both whose tokens are equal, (pairs,) int64 each.
+def paired_by_token(base: Tokens, tuned: Tokens) -> Iterator[tuple[bytes, Row, Row]]:
+    """Yield each token with its row in both, or None; those of a token are paired in order.
 
-    A token that occurs several times is matched in order.
+    A few tokens have several rows, such as a byte and a letter.
     """
-    tuned_rows_by_token = rows_by_token(tuned_tokens)
-    pairs: list[tuple[int, int]] = []
-    for token, rows in rows_by_token(base_tokens).items():
-        pairs += zip(rows, tuned_rows_by_token.get(token, ()), strict=False)
-    base_rows, tuned_rows = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
-    return base_rows, tuned_rows
-
-
-def rows_by_token(tokens: Iterable[bytes | None]) -> dict[bytes, list[int]]:
-    """Return the rows of each token, by its bytes; a few have several, as a byte and a letter."""
-    rows = defaultdict(list)
-    for row, token in enumerate(tokens):
-        if token is not None:
-            rows[bytes(token)].append(row)
-    return rows
+    rows: dict[bytes, tuple[list[int], list[int]]] = {}
+    for side, tokens in enumerate((base, tuned)):
+        for row, token in enumerate(tokens):
+            if token is not None:
+                rows.setdefault(bytes(token), ([], []))[side].append(row)
+    for token, both in rows.items():
+        for base_row, tuned_row in zip_longest(*both):
+            yield token, base_row, tuned_row
 
 
 class ComparedRows(NamedTuple):

@@ -19,7 +19,7 @@ from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.tokens import token_text
-from embcli.verbs.diff.measure import rows_by_token
+from embcli.verbs.diff.measure import paired_by_token
 from embcli.wording import counted, first_of
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class Vocabulary(NamedTuple):
     path: str
     encoding: Encoding
 
-    def ids_by_token(self) -> dict[bytes, list[int]]:
-        """Return the IDs of each token."""
-        ids = range(self.encoding.vocabulary_size)
-        return rows_by_token(map(self.encoding.token_bytes, ids))
+    @property
+    def tokens(self) -> Iterator[bytes | None]:
+        """The tokens in the order of their IDs."""
+        return map(self.encoding.token_bytes, range(self.encoding.vocabulary_size))
 
 
 class TokenChange(NamedTuple):
@@ -127,21 +127,17 @@ def compare_tokens(
     The IDs that both give to a text are compared as well.
     """
     whole_number("top", top, 1)
-    base_ids = base.ids_by_token()
-    tuned_ids = tuned.ids_by_token()
     same = 0
     changes = []
-    for token in base_ids | tuned_ids:
-        pairs = zip_longest(base_ids.get(token, ()), tuned_ids.get(token, ()))
-        for base_id, tuned_id in pairs:
-            if base_id == tuned_id:
-                same += 1
-                continue
-            state: TokenState = "moved"
-            if tuned_id is None:
-                state = "removed"
-            elif base_id is None:
-                state = "added"
+    for token, base_id, tuned_id in paired_by_token(base.tokens, tuned.tokens):
+        state: TokenState = "moved"
+        if tuned_id is None:
+            state = "removed"
+        elif base_id is None:
+            state = "added"
+        if base_id == tuned_id:
+            same += 1
+        else:
             changes.append(TokenChange(token, state, base_id, tuned_id))
     rules = different_rules(base.encoding, tuned.encoding, text)
     return TokenDiff(base, tuned, same, tuple(changes), rules, top, notes=notes)
@@ -153,7 +149,7 @@ def different_rules(base: Encoding, tuned: Encoding, text: str | None) -> Rules 
     The IDs that they give to a text are compared as another rule. None means that nothing can be
     compared.
     """
-    found = {} if text is None else _other_ids(base, tuned, text)
+    found = {} if text is None else other_ids(base, tuned, text)
     if not base.rules or base.rules.keys() != tuned.rules.keys():
         return None if text is None else found
     for rule, value in base.rules.items():
@@ -170,12 +166,12 @@ def different_rules(base: Encoding, tuned: Encoding, text: str | None) -> Rules 
     return found
 
 
-def _other_ids(base: Encoding, tuned: Encoding, text: str) -> Rules:
+def other_ids(base: Encoding, tuned: Encoding, text: str, name: str = "the text") -> Rules:
     """Return the first token of a text whose ID differs, as a rule that was changed."""
     pairs = zip_longest(base.encode(text).tolist(), tuned.encode(text).tolist())
     for place, (base_id, tuned_id) in enumerate(pairs):
         if base_id != tuned_id:
-            return {f"IDs of the text from token {place:,} on": {"moved": [str(base_id)]}}
+            return {f"IDs of {name} from token {place:,} on": {"moved": [str(base_id)]}}
     return {}
 
 
