@@ -181,16 +181,14 @@ class Opened:
             return given
         remarks = notes or Notes()
         sequences = sequences_of(given, lines)
-        if sequences.texts is None:
-            tokens = encode_sequences(sequences, self.source.encoding)
-        elif self.encoding is None:
+        encoding = self.source.encoding if sequences.texts is None else self.encoding
+        if encoding is None and sequences.texts is not None:
             unknown = (
                 "the encoding of these rows is unknown, and no readable tokenizer, such as "
                 "tokenizer.json, is beside them: give {ids}, or {encoding}"
             )
             raise InputError(Sentence(unknown))
-        else:
-            tokens = encode_sequences(sequences, self.encoding, special, has_added, remarks)
+        tokens = encode_sequences(sequences, encoding, special, has_added, remarks)
         if not len(tokens):
             remarks.add("the input is empty")
         return tokens

@@ -16,7 +16,7 @@ import numpy as np
 from embcli.errors import EmbcliError, InputError, Notes, WrongTypeError
 from embcli.names import Shape, Strings
 from embcli.selection import hint_at_spelling
-from embcli.tokens import Tokens, shown
+from embcli.tokens import Reading, Tokens, shown
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -183,43 +183,41 @@ def encode_sequences(
     If `special`, special tokens are recognised; if also `has_added`, those that a model reads
     before and after a text are added.
     """
-    if sequences.texts is None or encoding is None:
+    reading = None if encoding is None else Reading(encoding, special, has_added)
+    if sequences.texts is None or reading is None:
         arrays = sequences.ids or ()
         starts = np.cumsum([0, *map(len, arrays)])
         all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
-        return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
+        return Tokens(all_ids, starts, reading, many=sequences.many, shape=sequences.shape)
 
-    added = encoding.bos_eos if special and has_added else ((), ())
-    bos = np.array(added[0], np.uint32)
-    eos = np.array(added[1], np.uint32)
+    before, after = reading.added
+    bos = np.array(before, np.uint32)
+    eos = np.array(after, np.uint32)
     lengths = [0]
     ids = bytearray()  # an array for each of a million texts would be many times slower
     for text in sequences.texts:
-        encoded = encoding.encode(text, special)
+        encoded = reading.ids(text)
         for part in (bos, encoded, eos):
             ids += part.data
         lengths.append(len(bos) + len(encoded) + len(eos))
     if not special:
-        _remark_special(sequences.texts, encoding, has_added, notes or Notes())
+        _remark_special(sequences.texts, reading, notes or Notes())
     return Tokens(
         np.frombuffer(ids, np.uint32),
         np.cumsum(lengths),
-        encoding,
+        reading,
         many=sequences.many,
         texts=sequences.texts,
-        special=special,
-        added=added,
     )
 
 
 _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
 
 
-def _remark_special(
-    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
-) -> None:
+def _remark_special(texts: Sequence[str], reading: Reading, notes: Notes) -> None:
     """Remark on special tokens: those that the model adds, and those that count as plain text."""
-    if has_added:
+    encoding = reading.encoding
+    if reading.has_added:
         bos, eos = encoding.bos_eos
         added = []
         if bos:
@@ -233,16 +231,16 @@ def _remark_special(
     names = set()
     for text in texts:
         names.update(_SPECIAL.findall(text))
-    plain = [name for name in sorted(names) if _is_plain(name, encoding)]
+    plain = [name for name in sorted(names) if _is_plain(name, reading)]
     if plain:
         remark = "{plain} is read as plain text; {special} makes it one token"
         notes.add(Sentence(remark, plain=" ".join(plain)))
 
 
-def _is_plain(name: str, encoding: Encoding) -> bool:
+def _is_plain(name: str, reading: Reading) -> bool:
     """Return whether a name is one token only if special tokens are recognised."""
-    special_ids = encoding.encode(name, special=True)
-    return len(special_ids) == 1 and not np.array_equal(special_ids, encoding.encode(name))
+    special_ids = reading._replace(special=True).ids(name)
+    return len(special_ids) == 1 and not np.array_equal(special_ids, reading.ids(name))
 
 
 def _in_words(ids: Sequence[int], encoding: Encoding) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,31 @@ from embcli.wording import ByteToken, Sentence, counted
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.encodings.encoding import BosEos
+    from embcli.encodings.merging import Derivation
     from embcli.records import Columns, FieldType, Names
+
+
+class Reading(NamedTuple):
+    """How texts become tokens; only this class asks an encoding for the tokens of a user's text."""
+
+    encoding: Encoding
+    special: bool = False  # whether special tokens in a text are recognised
+    has_added: bool = False  # whether those that a model reads around a text are added, too
+
+    @property
+    def added(self) -> BosEos:
+        """The IDs that are added before and after each text."""
+        return self.encoding.bos_eos if self.special and self.has_added else ((), ())
+
+    def ids(self, text: str) -> np.ndarray:
+        """Return the IDs of a text, (T,) uint32, without those that are added."""
+        return self.encoding.encode(text, self.special)
+
+    def spans(self, text: str) -> np.ndarray | None:
+        return self.encoding.spans(text, self.special)
+
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        return self.encoding.derivations(text, self.special)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +62,9 @@ class Tokens:
 
     ids: np.ndarray  # (T,) uint32 or int64
     starts: np.ndarray  # (sequences + 1,) int64
-    encoding: Encoding | None  # None if the IDs are only row numbers
+    reading: Reading | None  # None if the IDs are only row numbers
     many: bool = False  # whether rows name their sequence
     texts: Strings | None = None  # one per sequence; None for IDs
-    special: bool = False  # whether special tokens in the texts were recognised
-    added: BosEos = ((), ())
     shape: Shape = ()  # (T,) or (B, T) if IDs were given as an array
 
     def __len__(self) -> int:
@@ -57,18 +79,22 @@ class Tokens:
     def __repr__(self) -> str:
         return reprlib.repr(list(self))
 
+    @property
+    def encoding(self) -> Encoding | None:
+        return None if self.reading is None else self.reading.encoding
+
     @cached_property
     def spans(self) -> np.ndarray | None:
         """First and last + 1 character of each token, (T, 2) int64.
 
         None if the bytes of the tokens determine them.
         """
-        if self.texts is None or self.encoding is None:
+        if self.texts is None or self.reading is None:
             return None
-        bos, eos = self.added
+        bos, eos = self.reading.added
         spans = [np.empty((0, 2), np.int64)]
         for text in self.texts:
-            spans_in_text = self.encoding.spans(text, self.special)
+            spans_in_text = self.reading.spans(text)
             if spans_in_text is None:
                 return None
             # Added tokens have empty spans, at the beginning and at the end of the text.
@@ -280,12 +306,12 @@ def resolve_rows(
 def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
     """Return the ID of a text that is one token, by itself, after a space, or a special one."""
     for candidate, special in ((text, False), (f" {text}", False), (text, True)):
-        ids = encoding.encode(candidate, special)
+        ids = Reading(encoding, special).ids(candidate)
         if len(ids) == 1:
             if candidate != text:
                 notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")
             return int(ids[0])
-    what = f"{text!r} is {counted(len(encoding.encode(text)), 'token')}"
+    what = f"{text!r} is {counted(len(Reading(encoding).ids(text)), 'token')}"
     hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
     raise InputError(f"{what}; a row is named by its ID or by one token", hint)
 

@@ -17,7 +17,8 @@ from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
 from embcli.positions import DEFAULT_KIND, PositionKind
 from embcli.positions.relative import LARGEST_DISTANCE
 from embcli.recipe import AddPosition
-from embcli.tokens import Tokens, check_ids
+from embcli.text import Sequences, encode_sequences
+from embcli.tokens import check_ids
 from embcli.wording import Sentence
 
 
@@ -111,7 +112,7 @@ def open_layers(
     wanted: dict[str, np.ndarray | None] = {}
     if model_positions.kind == "rotary" or (model_positions.kind == "relative" and is_similarity):
         wanted["token"] = token_ids
-        tokens = Tokens(token_ids, np.array([0, 1]), source.encoding)
+        tokens = encode_sequences(Sequences(ids=(token_ids,)), source.encoding)
         check_ids(tokens, shape_of(source, "token")[0])
     if model_positions.kind in ("learned", "relative"):
         wanted["position"] = None

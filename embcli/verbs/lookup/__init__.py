@@ -219,7 +219,7 @@ def lookup(
     # Plan the sum, and refuse what cannot be looked up, before a layer is opened.
     vocabulary_size, dim = shape_of(source, "token")
     is_seeded = source.origin.is_seeded
-    chosen = np.arange(len(tokens)) if only is None else occurrences(tokens, only, special)
+    chosen = np.arange(len(tokens)) if only is None else occurrences(tokens, only)
     check_ids(tokens, vocabulary_size, can_enlarge=is_seeded)
     plan = plan_of(source, position, asked, notes)
     matrices = plan.matrices(asked)

@@ -169,7 +169,7 @@ def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
-def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
+def occurrences(tokens: Tokens, text: str) -> np.ndarray:
     """Return where the tokens of a text, or of IDs (only digits), occur, (n,) int64.
 
     Raises InputError for a token that does not occur.
@@ -177,12 +177,12 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
     if not isinstance(text, str):
         wrong = "{only} must be a text such as 'Paris' or '345', not {given}"
         raise WrongTypeError(Sentence(wrong, given=str(text)[:40]))
-    encoding = tokens.encoding
+    reading = tokens.reading
     is_ids = _IDS.fullmatch(text) is not None
     if is_ids:
         wanted = parse_ids(text)
-    elif encoding is not None:
-        wanted = encoding.encode(text, special)
+    elif reading is not None:
+        wanted = reading.ids(text)
     else:
         raise InputError(
             Sentence("{only} {given!r} is a text; IDs without an encoding take an ID", given=text)
@@ -198,7 +198,7 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
         if not is_here.any():
             absent = f"{id_in_words(token_id, token)} does not occur"
             absent += "; embcli tokenize shows which tokens do"
-            if is_ids and encoding is not None:
+            if is_ids and reading is not None:
                 absent += "; digits are an ID, with a space before them a text"
             raise InputError(
                 Sentence("{only} {given!r}: {absent}", given=text, absent=absent),

@@ -111,13 +111,13 @@ def merges(model: Opened, text: TextOrIds, *, special: bool = False, draw: bool 
     """
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes, has_added=False)
-    encoding = tokens.encoding
-    if encoding is None or tokens.texts is None:
+    reading = tokens.reading
+    if reading is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
     pieces: list[Derivation] = []
     for one_text in tokens.texts:
-        pieces += encoding.derivations(one_text, tokens.special)
+        pieces += reading.derivations(one_text)
     result = Merges(tokens, tuple(pieces), draw, notes=notes)
     if result.ids != tokens.ids.tolist():
-        raise InputError(f"the steps of {encoding.name} lead to other tokens than its own")
+        raise InputError(f"the steps of {reading.encoding.name} lead to other tokens than its own")
     return result

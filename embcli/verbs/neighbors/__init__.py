@@ -132,8 +132,7 @@ def neighbors(
     size, dim = shape_of(source, layer)
     if text is not None and vector is None:
         tokens = model.tokens(text, special, lines, notes=notes, has_added=False)
-        encoding_of_terms = model.encoding if tokens.texts is not None else None
-        queries = queries_of_tokens(tokens, encoding_of_terms, plus, minus, size, notes)
+        queries = queries_of_tokens(tokens, plus, minus, size, notes)
     elif vector is not None and text is None:
         queries = queries_of_vectors(vector, dim)
         if plus or minus:

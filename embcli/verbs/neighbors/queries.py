@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.layer import Layer
 from embcli.names import Metric
@@ -49,7 +48,6 @@ class Query(NamedTuple):
 
 def queries_of_tokens(
     tokens: Tokens,
-    encoding: Encoding | None,
     plus: Sequence[str],
     minus: Sequence[str],
     rows: int,
@@ -57,7 +55,7 @@ def queries_of_tokens(
 ) -> list[Query]:
     """Return a query for each sequence of tokens, with the same terms added and subtracted.
 
-    Terms are texts in an encoding, or IDs if that is None. Raises InputError for a sequence without
+    Terms of texts are texts, and those of IDs are IDs. Raises InputError for a sequence without
     tokens and for IDs that a layer of `rows` rows does not have.
     """
     if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
@@ -66,8 +64,8 @@ def queries_of_tokens(
     starts = tokens.starts.tolist()
     sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(starts)]
     check_ids(tokens, rows, can_enlarge=False)
-    added = _terms("plus", plus, encoding, rows)
-    subtracted = _terms("minus", minus, encoding, rows)
+    added = _terms("plus", plus, tokens, rows)
+    subtracted = _terms("minus", minus, tokens, rows)
     empty_lines = [number for number, ids in enumerate(sequences, 1) if not len(ids)]
     if empty_lines or not sequences:
         where = "the input"
@@ -78,17 +76,19 @@ def queries_of_tokens(
 
 
 def _terms(
-    parameter: str, texts: Sequence[str], encoding: Encoding | None, rows: int
+    parameter: str, texts: Sequence[str], tokens: Tokens, rows: int
 ) -> tuple[np.ndarray, ...]:
     """Return the IDs of each term that a parameter adds or subtracts, (n,) each."""
     texts = (texts,) if isinstance(texts, str) else texts
-    encode = parse_ids if encoding is None else encoding.encode
+    encode = parse_ids
+    if tokens.reading is not None and tokens.texts is not None:
+        encode = tokens.reading.ids
     encoded = [encode(text) for text in texts]
     for text, ids in zip(texts, encoded, strict=True):
         if not len(ids):
             wrong = "{parameter} {term!r} has no tokens"
             raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
-        check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, can_enlarge=False)
+        check_ids(Tokens(ids, np.array([0, len(ids)]), tokens.reading), rows, can_enlarge=False)
     return tuple(encoded)
 
 
