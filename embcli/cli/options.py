@@ -30,6 +30,7 @@ _FACTS = vars(names) | {
     "JOINED_KINDS": ", ".join(JOINED_KINDS),
     "FAULTS": ", ".join((*names.FAULT_GROUPS, *names.FAULTS)),
     "FORMATS": or_list(tuple(FORMATS)),
+    "MADE_FROM_TEXT": ", or ".join(names.SPELLED_FROM_TEXT),
 }
 _SHOWN_IN: dict[str, tuple[FormatName, ...]] = {
     "pages": VIEWS,
