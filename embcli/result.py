@@ -352,10 +352,6 @@ def chosen_format(
     written.
     """
     default = ALIASES.get(default, default)
-    if default and default not in FORMATS:
-        names = ", ".join(FORMATS)
-        raise OutputError(f"EMBCLI_FORMAT {default!r} is not a format; choose from {names}")
-
     known = formats_for(kind)
     file = Path(path or "")
     suffix = file.suffix.lower()
