@@ -35,15 +35,17 @@ class Plan(NamedTuple):
     def matrices(self, asked: Names) -> Names:
         """Return the names of the matrices that a lookup has, if the user asks for these.
 
-        Raises InputError for the rows of no positions.
+        Raises InputError for a matrix that it does not have.
         """
         names = ["token", "input"]
         if self.kind != NO_POSITIONS:
             names.insert(1, "position")
-        elif "position" in asked:
-            raise InputError(Sentence("{position} none has no rows that {show} could name"))
         if self.hidden_steps or "hidden" in asked:
             names.append("hidden")
+        for name in asked:
+            if name not in names:
+                wrong = "{position} {kind} has no rows that {show} {name} could mean"
+                raise InputError(Sentence(wrong, kind=self.kind, name=name))
         return tuple(names)
 
     def wanted_rows(self, tokens: Tokens) -> dict[str, np.ndarray]:
@@ -88,19 +90,23 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
         if position in (None, model_kind, _kind_of(steps)):
             return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
     if "hidden" in matrices:
-        why_no = "{show} hidden, what the first block reads, is not known for this model"
-        if recipe is not None and recipe.is_known:
-            why_no = (
-                "{show} hidden, what the first block reads, follows the positions of the model; "
-                "leave out {position}"
-            )
-        raise InputError(Sentence(why_no))
-
+        raise InputError(Sentence(_why_no_hidden(recipe)))
     if recipe is None and is_default:
         return Plan(_kind_of(steps), steps)
-    kind = position or NO_POSITIONS
+    return _plan_of_kind(source, position or NO_POSITIONS)
+
+
+def _why_no_hidden(recipe: Recipe | None) -> str:
+    why_no = "{show} hidden, what the first block reads, "
+    if recipe is None or not recipe.is_known:
+        return f"{why_no}is not known for this model"
+    return f"{why_no}follows the positions of the model; leave out {{position}}"
+
+
+def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
+    """Return the plan for positions that the user chose, or for none if the file has no layer."""
     if kind == DEFAULT_KIND and source.shape("position") is None:
-        kind = NO_POSITIONS  # The file has no position layer.
+        kind = NO_POSITIONS
     return Plan(kind, _STEPS_OF_KIND[kind])
 
 
