@@ -34,10 +34,8 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
             if name in known and name in facts["options"]:
                 found.append(facts["options"][name])
     is_partial = any(isinstance(note, LeftOut) for note in notes)
-    if is_partial and verb in facts["formats"]:
-        found.append(facts["formats"][verb])
-    if verb in facts["words"]:
-        found.append(facts["words"][verb])
-    if not found:
-        return ""
-    return f"{'; '.join(dict.fromkeys(found))}."
+    if is_partial:
+        found.append(facts["formats"].get(verb, ""))
+    found.append(facts["words"].get(verb, ""))
+    sentence = "; ".join(filter(None, dict.fromkeys(found)))
+    return f"{sentence}." if sentence else ""
