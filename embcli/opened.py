@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from embcli.encodings import Encoding
+    from embcli.files.checkpoint import Checkpoint
 
 TextOrIds = str | int | Sequence[Any] | np.ndarray | Sequences | Tokens
 
@@ -87,34 +88,13 @@ class Opened:
         remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
-        known: Encoding | None
-        if encoding is not None:
-            known = encodings.get(encoding, remarks)
+        if encoding is None:
+            known = _encoding_of(checkpoint, rows, remarks)
         else:
-            tensors = checkpoint.tensors
-            stored = tensors.own_words()
-            try:
-                known = encodings.tokenizer_beside(tensors.binary, stored, remarks)
-            except InputError as error:
-                remarks.add(f"{error}; it is ignored")
-                checkpoint.tokenizer_error = error
-                known = stored
-            if known is None:
-                known = encodings.encoding_of_size(rows)
-                if known is not None:
-                    checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
-            if known is not None and checkpoint.roles.is_custom_tensor:
-                known = known if known.vocabulary_size == rows else None
-
+            known = encodings.get(encoding, remarks)
         if known is not None and not checkpoint.roles.is_custom_tensor:
-            size = known.vocabulary_size
-            least_size = 0 if encoding is None else rows * _LEAST_SHARE
-            if not least_size <= size <= rows:
-                sizes = f"{counted(size, 'token')}, this matrix {counted(rows, 'row')}"
-                doubt = "probably not its tokenizer"
-                if 0 < size - rows < size / 100:
-                    doubt = "was resize_token_embeddings forgotten?"
-                remarks.add(f"{known.name} has {sizes}: {doubt}")
+            least_share = 0 if encoding is None else _LEAST_SHARE
+            _remark_size(known, rows, least_share, remarks)
         checkpoint.encoding = known
         return cls(checkpoint, known, remarks)
 
@@ -192,6 +172,38 @@ class Opened:
         if not len(tokens):
             remarks.add("the input is empty")
         return tokens
+
+
+def _encoding_of(checkpoint: Checkpoint, rows: int, notes: Notes) -> Encoding | None:
+    """Return the encoding of a checkpoint's rows, by its files or by their number."""
+    from embcli import encodings
+
+    tensors = checkpoint.tensors
+    stored = tensors.own_words()
+    try:
+        known = encodings.tokenizer_beside(tensors.binary, stored, notes)
+    except InputError as error:
+        notes.add(f"{error}; it is ignored")
+        checkpoint.tokenizer_error = error
+        known = stored
+    if known is None:
+        known = encodings.encoding_of_size(rows)
+        if known is not None:
+            checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
+    is_other = known is not None and known.vocabulary_size != rows
+    return None if is_other and checkpoint.roles.is_custom_tensor else known
+
+
+def _remark_size(encoding: Encoding, rows: int, least_share: float, notes: Notes) -> None:
+    """Remark if an encoding has more tokens than there are rows, or fewer than a share of them."""
+    size = encoding.vocabulary_size
+    if rows * least_share <= size <= rows:
+        return
+    doubt = "probably not its tokenizer"
+    if 0 < size - rows < size / 100:
+        doubt = "was resize_token_embeddings forgotten?"
+    sizes = f"{counted(size, 'token')}, this matrix {counted(rows, 'row')}"
+    notes.add(f"{encoding.name} has {sizes}: {doubt}")
 
 
 def seeded_for(

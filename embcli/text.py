@@ -196,10 +196,10 @@ def encode_sequences(
     lengths = [0]
     ids = bytearray()  # an array for each of a million texts would be many times slower
     for text in sequences.texts:
-        encoded = reading.ids(text)
-        for part in (bos, encoded, eos):
+        parts = (bos, reading.ids(text), eos)
+        for part in parts:
             ids += part.data
-        lengths.append(len(bos) + len(encoded) + len(eos))
+        lengths.append(sum(map(len, parts)))
     if not special:
         _remark_special(sequences.texts, reading, notes or Notes())
     return Tokens(
@@ -218,12 +218,11 @@ def _remark_special(texts: Sequence[str], reading: Reading, notes: Notes) -> Non
     """Remark on special tokens: those that the model adds, and those that count as plain text."""
     encoding = reading.encoding
     if reading.has_added:
-        bos, eos = encoding.bos_eos
         added = []
-        if bos:
-            added.append(f"{_in_words(bos, encoding)} before")
-        if eos:
-            added.append(f"{_in_words(eos, encoding)} after")
+        for ids, where in zip(encoding.bos_eos, ("before", "after"), strict=True):
+            tokens = [shown(encoding.token_bytes(token_id)) for token_id in ids]
+            if tokens:
+                added.append(f"{' '.join(tokens)} {where}")
         if added:
             remark = "the model reads {read} a text; {special} adds them"
             notes.add(Sentence(remark, read=" and ".join(added)))
@@ -241,7 +240,3 @@ def _is_plain(name: str, reading: Reading) -> bool:
     """Return whether a name is one token only if special tokens are recognised."""
     special_ids = reading._replace(special=True).ids(name)
     return len(special_ids) == 1 and not np.array_equal(special_ids, reading.ids(name))
-
-
-def _in_words(ids: Sequence[int], encoding: Encoding) -> str:
-    return " ".join(shown(encoding.token_bytes(token_id)) for token_id in ids)

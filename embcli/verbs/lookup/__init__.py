@@ -207,12 +207,10 @@ def lookup(
     if window:
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
-    if position is not None:
-        position = _joined_kind(position)
-    chosen_matrices = check_choices("show", show or (), (*MATRICES, "all"))
-    if "all" in chosen_matrices:
-        chosen_matrices = ()
-    asked = chosen_matrices
+    position = _joined_kind(position)
+    asked = check_choices("show", show or (), (*MATRICES, "all"))
+    if "all" in asked:
+        asked = ()
     if draw and not asked:
         asked = ("token",)
 
@@ -253,9 +251,9 @@ def lookup(
     )
 
 
-def _joined_kind(name: str) -> JoinedKind:
+def _joined_kind(name: str | None) -> JoinedKind | None:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
-    kind: JoinedKind = kind_named(name)
+    kind: JoinedKind | None = kind_named(name)
     hint = ""
     if kind in KINDS:
         hint = f"The kind {kind} is not added to token rows; embcli positions {kind} shows it"

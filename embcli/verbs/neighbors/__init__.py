@@ -31,7 +31,7 @@ from embcli.verbs.neighbors.queries import (
 from embcli.wording import Sentence
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbors(Result, verb="neighbors"):
     """The rows nearest to each query; query i has `search.rankings[i]`."""
 
@@ -151,5 +151,13 @@ def neighbors(
     excluded = [query.all_ids for query in queries]
     search = nearest(matrix, vectors, top, metric, among, excluded, notes.watch)
     return Neighbors(
-        metric, queries, vectors, search, matrix, source.encoding, layers.origin, map, notes=notes
+        metric=metric,
+        queries=queries,
+        vectors=vectors,
+        search=search,
+        layer=matrix,
+        encoding=source.encoding,
+        origin=layers.origin,
+        is_map=map,
+        notes=notes,
     )

@@ -83,13 +83,15 @@ def _terms(
     encode = parse_ids
     if tokens.reading is not None and tokens.texts is not None:
         encode = tokens.reading.ids
-    encoded = [encode(text) for text in texts]
-    for text, ids in zip(texts, encoded, strict=True):
+    terms = []
+    for text in texts:
+        ids = encode(text)
         if not len(ids):
             wrong = "{parameter} {term!r} has no tokens"
             raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
         check_ids(Tokens(ids, np.array([0, len(ids)]), tokens.reading), rows, can_enlarge=False)
-    return tuple(encoded)
+        terms.append(ids)
+    return tuple(terms)
 
 
 def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
