@@ -51,10 +51,9 @@ class Plan(NamedTuple):
     def wanted_rows(self, tokens: Tokens) -> dict[str, np.ndarray]:
         """Return the rows that the tokens need of each layer, (n,) integers by the layer's name."""
         wanted = {"token": tokens.ids}
-        steps = (*self.input_steps, *self.hidden_steps)
-        if any(isinstance(step, AddPosition) and not step.sinusoid_formula for step in steps):
-            wanted["position"] = np.arange(tokens.longest)
-        for step in steps:
+        for step in (*self.input_steps, *self.hidden_steps):
+            if isinstance(step, AddPosition) and not step.sinusoid_formula:
+                wanted["position"] = np.arange(tokens.longest)
             if isinstance(step, AddType):
                 wanted["token_type"] = np.array([step.row])
         return wanted
@@ -198,20 +197,18 @@ def occurrences(tokens: Tokens, text: str) -> np.ndarray:
             Sentence("{only} {given!r} has no tokens; give a token that occurs", given=text)
         )
 
-    is_wanted = np.zeros(len(tokens), bool)
-    for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
-        is_here = tokens.ids == token_id
-        if not is_here.any():
-            absent = f"{id_in_words(token_id, token)} does not occur"
-            absent += "; embcli tokenize shows which tokens do"
-            if is_ids and reading is not None:
-                absent += "; digits are an ID, with a space before them a text"
-            raise InputError(
-                Sentence("{only} {given!r}: {absent}", given=text, absent=absent),
-                hint_at_token(text, tokens.bytes_of(tokens.ids)),
-            )
-        is_wanted |= is_here
-    return np.flatnonzero(is_wanted)
+    missing = wanted[~np.isin(wanted, tokens.ids)]
+    if len(missing):
+        token = tokens.bytes_of(missing)[0]
+        absent = f"{id_in_words(int(missing[0]), token)} does not occur"
+        absent += "; embcli tokenize shows which tokens do"
+        if is_ids and reading is not None:
+            absent += "; digits are an ID, with a space before them a text"
+        raise InputError(
+            Sentence("{only} {given!r}: {absent}", given=text, absent=absent),
+            hint_at_token(text, tokens.bytes_of(tokens.ids)),
+        )
+    return np.flatnonzero(np.isin(tokens.ids, wanted))
 
 
 _SMALL_VOCABULARY = 12  # rows of a token layer that a drawing shows completely
