@@ -26,6 +26,8 @@ from tests.transcripts import answered, assert_height
 ROOT = Path(__file__).parents[1]
 COMMANDS = command_line().commands
 PARAMETERS = {each.name for command in COMMANDS.values() for each in command.params}
+# Functions whose first value is the name of a parameter.
+CHECKS = ("Parameter", "check_choice", "check_choices", "check_number", "whole_number")
 PANELS = ("Input", "Model", "View", "Output")
 MOST_OPTIONS = 30
 
@@ -103,6 +105,8 @@ def test_sentences_name_parameters_that_there_are():
                 case ast.Call(ast.Name("Sentence"), [ast.Constant(template)], values):
                     named = {name for _, name, *_ in Formatter().parse(template)}
                     assert named - {each.arg for each in values} <= known, (path, template)
+                case ast.Call(ast.Name(checks), [ast.Constant(name), *_]) if checks in CHECKS:
+                    assert name in known, (path, name)
 
 
 @pytest.mark.parametrize("verb", app.COMMANDS)
