@@ -234,9 +234,8 @@ def variable(name: Variable, choices: Iterable[str] = ()) -> str:
     Raises RangeError for a value that is not one of the choices, if there are some.
     """
     value = os.environ.get(name, "")
-    if value and choices and value not in choices:
-        wrong = f"{name} {value[:40]!r} is not known; choose from {', '.join(choices)}"
-        raise RangeError(wrong)
+    if value and choices:
+        check_choice(name, value, choices)
     return value
 
 

@@ -93,8 +93,14 @@ class Opened:
         else:
             known = encodings.get(encoding, remarks)
         if known is not None and not checkpoint.roles.is_custom_tensor:
-            least_share = 0 if encoding is None else _LEAST_SHARE
-            _remark_size(known, rows, least_share, remarks)
+            size = known.vocabulary_size
+            least_size = 0 if encoding is None else rows * _LEAST_SHARE
+            if not least_size <= size <= rows:
+                sizes = f"{counted(size, 'token')}, this matrix {counted(rows, 'row')}"
+                doubt = "probably not its tokenizer"
+                if 0 < size - rows < size / 100:
+                    doubt = "was resize_token_embeddings forgotten?"
+                remarks.add(f"{known.name} has {sizes}: {doubt}")
         checkpoint.encoding = known
         return cls(checkpoint, known, remarks)
 
@@ -192,18 +198,6 @@ def _encoding_of(checkpoint: Checkpoint, rows: int, notes: Notes) -> Encoding | 
             checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
     is_other = known is not None and known.vocabulary_size != rows
     return None if is_other and checkpoint.roles.is_custom_tensor else known
-
-
-def _remark_size(encoding: Encoding, rows: int, least_share: float, notes: Notes) -> None:
-    """Remark if an encoding has more tokens than there are rows, or fewer than a share of them."""
-    size = encoding.vocabulary_size
-    if rows * least_share <= size <= rows:
-        return
-    doubt = "probably not its tokenizer"
-    if 0 < size - rows < size / 100:
-        doubt = "was resize_token_embeddings forgotten?"
-    sizes = f"{counted(size, 'token')}, this matrix {counted(rows, 'row')}"
-    notes.add(f"{encoding.name} has {sizes}: {doubt}")
 
 
 def seeded_for(

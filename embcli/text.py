@@ -184,30 +184,26 @@ def encode_sequences(
     before and after a text are added.
     """
     reading = None if encoding is None else Reading(encoding, special, has_added)
+    lengths = [0]
     if sequences.texts is None or reading is None:
         arrays = sequences.ids or ()
-        starts = np.cumsum([0, *map(len, arrays)])
-        all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
-        return Tokens(all_ids, starts, reading, many=sequences.many, shape=sequences.shape)
-
-    before, after = reading.added
-    bos = np.array(before, np.uint32)
-    eos = np.array(after, np.uint32)
-    lengths = [0]
-    ids = bytearray()  # an array for each of a million texts would be many times slower
-    for text in sequences.texts:
-        parts = (bos, reading.ids(text), eos)
-        for part in parts:
-            ids += part.data
-        lengths.append(sum(map(len, parts)))
-    if not special:
-        _remark_special(sequences.texts, reading, notes or Notes())
+        lengths += map(len, arrays)
+        ids = np.concatenate([np.empty(0, np.int64), *arrays])
+    else:
+        before, after = reading.added
+        bos = np.array(before, np.uint32)
+        eos = np.array(after, np.uint32)
+        buffer = bytearray()  # an array for each of a million texts would be many times slower
+        for text in sequences.texts:
+            parts = (bos, reading.ids(text), eos)
+            for part in parts:
+                buffer += part.data
+            lengths.append(sum(map(len, parts)))
+        ids = np.frombuffer(buffer, np.uint32)
+        if not special:
+            _remark_special(sequences.texts, reading, notes or Notes())
     return Tokens(
-        np.frombuffer(ids, np.uint32),
-        np.cumsum(lengths),
-        reading,
-        many=sequences.many,
-        texts=sequences.texts,
+        ids, np.cumsum(lengths), reading, sequences.many, sequences.texts, sequences.shape
     )
 
 

@@ -48,11 +48,13 @@ class ShownIn(NamedTuple):
 
 
 def flag_of(parameter: str) -> str:
-    """Return a parameter of the library as a user types it.
+    """Return a parameter of the library, or a variable of the environment, as a user types it.
 
-    >>> flag_of("context_length"), flag_of("path")
-    ('--context-length', '--from')
+    >>> flag_of("context_length"), flag_of("path"), flag_of("EMBCLI_THEME")
+    ('--context-length', '--from', 'EMBCLI_THEME')
     """
+    if parameter.isupper():
+        return parameter
     return _FLAGS.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
