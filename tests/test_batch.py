@@ -253,7 +253,7 @@ def test_chosen_columns_show_the_numbers_that_a_drawing_shows(in_process, snapsh
     snapshot("batch/chosen-columns-drawn.txt", in_process.ok(*words, "--draw").text)
 
 
-@pytest.mark.parametrize(("stride", "skips"), [(4, False), (5, True)])
+@cases
 def test_a_page_says_that_a_stride_skips_tokens(stride, skips):
     result = embcli.seeded(40, 2).batch([*range(40)], batch_size=1, stride=stride)
 
@@ -334,7 +334,7 @@ def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot):
 LEFT_OVER = {"max_length": 3, "stride": 2, "windows": True}
 
 
-@pytest.mark.parametrize(("index", "last"), [(0, "5"), (1, "10")])
+@cases
 def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(index, last):
     result = embcli.seeded(11, 2).batch([*range(11)], batch_size=2, index=index, **LEFT_OVER)
 

@@ -149,9 +149,7 @@ def opened(path: str | Path) -> tuple[encodings.Encoding, list[str]]:
     return encodings.get(path, notes), [*notes]
 
 
-@pytest.mark.parametrize(
-    ("name", "merges"), [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")]
-)
+@cases
 def test_the_two_files_of_gpt2_are_one_encoding(tmp_path, name, merges):
     ids = numbered([*WORDS, "</s>"])
     path = tmp_path / name
