@@ -359,7 +359,7 @@ def test_two_pictures_are_refused_together(in_process):
         assert error == "embcli: --windows is another picture than --draw and --heat\n"
 
 
-@pytest.mark.parametrize("heat", [False, True])
+@cases
 def test_a_picture_shows_all_samples_that_fit(heat):
     result = embcli.seeded(40, 2).batch([*range(33)], draw=not heat).styled(heat=heat)
 

@@ -281,7 +281,7 @@ def merged_by_score(spelled: str) -> list[int]:
     return ids_of(merged([*spelled], lowness), PIECES)
 
 
-@pytest.mark.parametrize("leads", [True, False])
+@cases
 def test_pieces_are_merged_by_their_scores(tmp_path, leads):
     encoding = encodings.get(pieces(tmp_path / "m.gguf", add_space_prefix=leads))
 
@@ -452,7 +452,7 @@ def test_word_pieces_are_those_of_the_vocabulary_that_was_converted(tmp_path, st
     assert encoding.vocabulary_size == 8
 
 
-@pytest.mark.parametrize("model", ["gpt2", "llama", "t5", "rwkv"])
+@cases
 def test_a_row_without_a_token_has_only_an_invented_name(tmp_path, model):
     words = ["<unk>", "[PAD1]", "[PAD2]", "a", "[PAD4]", "[PAD]"]
     kinds = [UNKNOWN, UNUSED, NORMAL, NORMAL, UNUSED, UNUSED]
