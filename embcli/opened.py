@@ -81,9 +81,8 @@ class Opened:
         from embcli.files.checkpoint import Checkpoint
 
         if not isinstance(path, (str, PathLike)):
-            given = repr(path)[:60]
             raise WrongTypeError(
-                Sentence("{path} must be a text or a Path, not {given}", given=given)
+                Sentence("{path} must be a text or a Path, not {given}", given=repr(path)[:60])
             )
         remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
@@ -169,11 +168,12 @@ class Opened:
         sequences = sequences_of(given, lines)
         encoding = self.source.encoding if sequences.texts is None else self.encoding
         if encoding is None and sequences.texts is not None:
-            unknown = (
-                "the encoding of these rows is unknown, and no readable tokenizer, such as "
-                "tokenizer.json, is beside them: give {ids}, or {encoding}"
+            raise InputError(
+                Sentence(
+                    "the encoding of these rows is unknown, and no readable tokenizer, such as "
+                    "tokenizer.json, is beside them: give {ids}, or {encoding}"
+                )
             )
-            raise InputError(Sentence(unknown))
         tokens = encode_sequences(sequences, encoding, special, has_added, remarks)
         if not len(tokens):
             remarks.add("the input is empty")

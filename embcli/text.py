@@ -49,8 +49,10 @@ def decoded(content: str | bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        reason = f"byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
-        raise InputError(f"{name} is not UTF-8: {reason}") from None
+        raise InputError(
+            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} "
+            f"({error.reason})"
+        ) from None
 
 
 def original_bytes(argument: str) -> bytes:
@@ -94,17 +96,20 @@ def _parse_range(word: str, place: int) -> range:
     """Return the IDs of `5` or `2:5`, the word at a place of a list."""
     match = re.fullmatch("([0-9]{1,18})(?::([0-9]{1,18}))?", word)
     if match is None:
-        wrong = f"{word!r} at position {place:,} is not a token ID"
-        reason = "IDs are whole numbers from 0, of up to 18 digits"
         hint = hint_at_spelling(word)
         if not hint and not word[-1:].isdigit():  # such as a word of a page
             hint = "-f ids writes IDs: embcli tokenize TEXT -f ids"
-        raise InputError(f"{wrong}: {reason}", hint)
+        raise InputError(
+            f"{word!r} at position {place:,} is not a token ID: IDs are whole numbers from 0, "
+            "of up to 18 digits",
+            hint,
+        )
     start = int(match[1])
     stop = int(match[2] or start + 1)
     if stop <= start:
-        wrong = f"{word!r} at position {place:,} has no IDs"
-        raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
+        raise InputError(
+            f"{word!r} at position {place:,} has no IDs: a range ends after its start, as in 0:5"
+        )
     return range(start, stop)
 
 
@@ -150,12 +155,14 @@ def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
     ids = np.atleast_1d(array_of(values))
     if ids.size and ids.dtype.kind not in "iu":
-        given = reprlib.repr(values)
-        wrong = f"this is neither one text nor a list of token IDs, such as [2]: {given}"
-        raise WrongTypeError(wrong)
+        raise WrongTypeError(
+            f"this is neither one text nor a list of token IDs, such as [2]: {reprlib.repr(values)}"
+        )
     if ids.ndim > most_dimensions:
-        wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
-        raise InputError(f"{wrong}; ids[0] has one less")
+        raise InputError(
+            f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}; "
+            "ids[0] has one less"
+        )
     return ids.astype(np.int64)
 
 
@@ -167,8 +174,10 @@ def array_of(values: Any) -> np.ndarray:
         raise
     except ValueError:
         lengths = [len(row) for row in values if hasattr(row, "__len__")]
-        wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"
-        raise InputError(f"{wrong}; pad them, or give one at a time") from None
+        raise InputError(
+            f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs; "
+            "pad them, or give one at a time"
+        ) from None
 
 
 def encode_sequences(
@@ -220,8 +229,8 @@ def _remark_special(texts: Sequence[str], reading: Reading, notes: Notes) -> Non
             if tokens:
                 added.append(f"{' '.join(tokens)} {where}")
         if added:
-            remark = "the model reads {read} a text; {special} adds them"
-            notes.add(Sentence(remark, read=" and ".join(added)))
+            read = " and ".join(added)
+            notes.add(Sentence("the model reads {read} a text; {special} adds them", read=read))
 
     names = set()
     for text in texts:

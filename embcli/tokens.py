@@ -169,8 +169,9 @@ def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     reason = f"IDs go from 0 to {size - 1}"
     if 0 <= token_id < size:
         reason = "this ID is not used"
-    where = f"ID {token_id} at position {place:,}"
-    raise IdError(f"{where} is not a token of {encoding.name}: {reason}")
+    raise IdError(
+        f"ID {token_id} at position {place:,} is not a token of {encoding.name}: {reason}"
+    )
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) -> None:
@@ -184,9 +185,10 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     place = int(is_outside.argmax())
     token_id = int(tokens.ids[place])
     token = tokens.encoding.token_bytes(token_id) if tokens.encoding else None
-    missing = f"{id_in_words(token_id, token)} at position {place:,} has no row"
-    rows = f"V = {counted(vocabulary_size, 'row')}, for IDs from 0 to {vocabulary_size - 1}"
-    reason = f"{missing}: the token layer has {rows}"
+    reason = (
+        f"{id_in_words(token_id, token)} at position {place:,} has no row: the token layer has "
+        f"V = {counted(vocabulary_size, 'row')}, for IDs from 0 to {vocabulary_size - 1}"
+    )
     if token_id < 0:
         raise IdError(f"{reason}; IDs are not counted from the end")
     if not can_enlarge:
@@ -210,8 +212,9 @@ def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None
     cure = "{window} for several of {length:,}"
     if can_enlarge:
         cure = "{context_length} {longest} for one sequence, or " + cure
-    wrong = "{reason}: pass " + cure
-    raise InputError(Sentence(wrong, reason=reason, longest=longest, length=context_length))
+    raise InputError(
+        Sentence("{reason}: pass " + cure, reason=reason, longest=longest, length=context_length)
+    )
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:
@@ -275,11 +278,20 @@ def chosen_rows(
     try:
         pattern = re.compile(match)
     except (re.error, TypeError) as error:
-        wrong = "{match} {given!r} is not a regular expression: {error}"
-        raise InputError(Sentence(wrong, given=str(match), error=error)) from None
+        raise InputError(
+            Sentence(
+                "{match} {given!r} is not a regular expression: {error}",
+                given=str(match),
+                error=error,
+            )
+        ) from None
     if encoding is None:
-        needs = "{match} {given!r} needs tokens, and the tokens of these rows are unknown"
-        raise InputError(Sentence(needs, given=match))
+        raise InputError(
+            Sentence(
+                "{match} {given!r} needs tokens, and the tokens of these rows are unknown",
+                given=match,
+            )
+        )
     texts = [token_text(token) for token in tokens_of(chosen, encoding)]
     has_match = [text is not None and pattern.search(text) is not None for text in texts]
     return chosen[has_match]

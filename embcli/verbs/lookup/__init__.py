@@ -270,7 +270,9 @@ def _remark_differences(recipe: Recipe, dtype: str, notes: Notes) -> None:
     rounded = rounded_to(dtype, factor)
     is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
     if is_rounded and dtype.endswith("float16") and rounded != factor:
-        in_float32 = f"the scale is {factor[0]:.6g} in float32"
-        notes.add(f"{in_float32}; the model in {dtype} rounds it to {rounded[0]:.6g} first")
+        notes.add(
+            f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to "
+            f"{rounded[0]:.6g} first"
+        )
     if recipe.remark:
         notes.add(recipe.remark)

@@ -44,8 +44,13 @@ class Plan(NamedTuple):
             names.append("hidden")
         for name in asked:
             if name not in names:
-                wrong = "{position} {kind} has no rows that {show} {name} could mean"
-                raise InputError(Sentence(wrong, kind=self.kind, name=name))
+                raise InputError(
+                    Sentence(
+                        "{position} {kind} has no rows that {show} {name} could mean",
+                        kind=self.kind,
+                        name=name,
+                    )
+                )
         return tuple(names)
 
     def wanted_rows(self, tokens: Tokens) -> dict[str, np.ndarray]:
@@ -122,8 +127,10 @@ def _remark_guesses(source: Source, steps: Steps, is_default: bool, notes: Notes
     """Add notes on what no file says, and by default one if the model adds no positions."""
     recipe = source.recipe
     if recipe is None and source.orphan_norm:
-        norm = quoted(source.orphan_norm)
-        notes.add(f"no file says how the model applies {norm}: these rows are before it")
+        notes.add(
+            f"no file says how the model applies {quoted(source.orphan_norm)}: "
+            "these rows are before it"
+        )
     if not is_default:
         return
     if recipe is None and any(isinstance(step, AddType) for step in steps):
@@ -166,8 +173,13 @@ def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
             Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=plan.kind)
         )
     if not 0 <= whole_number("trace", trace) < len(tokens):
-        wrong = "{trace} {given} is not one of {tokens}, counted from 0"
-        raise RangeError(Sentence(wrong, given=trace, tokens=counted(len(tokens), "token")))
+        raise RangeError(
+            Sentence(
+                "{trace} {given} is not one of {tokens}, counted from 0",
+                given=trace,
+                tokens=counted(len(tokens), "token"),
+            )
+        )
 
 
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
@@ -179,8 +191,12 @@ def occurrences(tokens: Tokens, text: str) -> np.ndarray:
     Raises InputError for a token that does not occur.
     """
     if not isinstance(text, str):
-        wrong = "{only} must be a text such as 'Paris' or '345', not {given}"
-        raise WrongTypeError(Sentence(wrong, given=str(text)[:40]))
+        raise WrongTypeError(
+            Sentence(
+                "{only} must be a text such as 'Paris' or '345', not {given}",
+                given=str(text)[:40],
+            )
+        )
     reading = tokens.reading
     is_ids = _IDS.fullmatch(text) is not None
     if is_ids:
@@ -199,8 +215,10 @@ def occurrences(tokens: Tokens, text: str) -> np.ndarray:
     missing = wanted[~np.isin(wanted, tokens.ids)]
     if len(missing):
         token = tokens.bytes_of(missing)[0]
-        absent = f"{id_in_words(int(missing[0]), token)} does not occur"
-        absent += "; embcli tokenize shows which tokens do"
+        absent = (
+            f"{id_in_words(int(missing[0]), token)} does not occur; "
+            "embcli tokenize shows which tokens do"
+        )
         if is_ids and reading is not None:
             absent += "; digits are an ID, with a space before them a text"
         raise InputError(

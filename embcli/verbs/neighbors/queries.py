@@ -103,13 +103,18 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
         with np.errstate(over="ignore"):
             rows = np.atleast_2d(np.asarray(vectors, np.float32))
     except (TypeError, ValueError):
-        wrong = "{vector} must be an array of numbers, not {given}"
-        raise InputError(Sentence(wrong, given=repr(vectors)[:60])) from None
+        raise InputError(
+            Sentence("{vector} must be an array of numbers, not {given}", given=repr(vectors)[:60])
+        ) from None
     if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
-        wrong = (
-            "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}"
+        raise InputError(
+            Sentence(
+                "{vector} must have rows of D = {dim_of_rows:,} finite numbers, "
+                "not the shape {shape}",
+                dim_of_rows=dim,
+                shape=rows.shape,
+            )
         )
-        raise InputError(Sentence(wrong, dim_of_rows=dim, shape=rows.shape))
     no_ids = np.empty(0, np.int64)
     return [Query(no_ids, vector=row) for row in rows]
 
@@ -124,8 +129,9 @@ def vectors_in_array(data: bytes, name: str) -> np.ndarray:
             array = numpy_format.read_array(io.BytesIO(data), allow_pickle=False)
             return array.astype(np.float32, casting="same_kind")
     except (TypeError, ValueError) as error:
-        hint = "-f npy writes vectors: embcli lookup TEXT -f npy"
-        raise InputError(f"cannot read {name}: {error}", hint) from None
+        raise InputError(
+            f"cannot read {name}: {error}", "-f npy writes vectors: embcli lookup TEXT -f npy"
+        ) from None
 
 
 def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
