@@ -138,8 +138,7 @@ class Opened:
             vocab = known.vocabulary_size
         rows_encoding = known if vocab == known.vocabulary_size else None
         store = None if no_cache else Store.from_environment(remarks)
-        layers = Seeded(vocab, dim, context_length, seed)
-        source = SeededSource(layers, store, rows_encoding)
+        source = SeededSource(Seeded(vocab, dim, context_length, seed), store, rows_encoding)
         return cls(source, known, remarks)
 
     @property

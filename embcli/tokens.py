@@ -159,8 +159,7 @@ class Tokens:
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     """Raise IdError for the first ID that the encoding does not have."""
-    distinct_ids = np.unique(ids).tolist()
-    unknown = [token_id for token_id in distinct_ids if encoding.token_bytes(token_id) is None]
+    unknown = [row for row in np.unique(ids).tolist() if encoding.token_bytes(row) is None]
     if not unknown:
         return
     place = int(np.isin(ids, unknown).argmax())

@@ -115,5 +115,4 @@ def open_layers(
         check_ids(tokens, shape_of(source, "token")[0])
     if "position" in layers:
         wanted["position"] = None
-    position_rows = row.layer_rows or model_positions.length
-    return source.resized(position_rows).open(wanted, notes)
+    return source.resized(row.layer_rows or model_positions.length).open(wanted, notes)

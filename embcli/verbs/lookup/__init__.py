@@ -87,8 +87,9 @@ class Lookup(Result, verb="lookup"):
         rows = self.layers["token"].rows(ids)
         terms = [Term("token", "", rows, ids)]
         if {"position", "input", "hidden"} & {*names}:
-            positions = self._positions[index]
-            rows, added = apply(plan.input_steps, rows, positions, self.layers, plan.recipe)
+            rows, added = apply(
+                plan.input_steps, rows, self._positions[index], self.layers, plan.recipe
+            )
             terms += added
             terms.append(Term("input", "=", rows, places))
         if "hidden" in names and "hidden" in self.matrices:
@@ -99,8 +100,9 @@ class Lookup(Result, verb="lookup"):
         """Return what the first block reads at these tokens, (n, D) -> (n, H) float32."""
         plan = self.plan
         if plan.recipe is None or not any(isinstance(step, Project) for step in plan.hidden_steps):
-            positions = self._positions[index]
-            hidden, _ = apply(plan.hidden_steps, input_rows, positions, self.layers, plan.recipe)
+            hidden, _ = apply(
+                plan.hidden_steps, input_rows, self._positions[index], self.layers, plan.recipe
+            )
             return hidden
 
         # A projection needs the rows of whole sequences.
@@ -109,8 +111,9 @@ class Lookup(Result, verb="lookup"):
         for number in np.unique(sequence).tolist():
             whole = np.arange(self.tokens.starts[number], self.tokens.starts[number + 1])
             rows = self.layers["token"].rows(self.tokens.ids[whole])
-            steps = plan.recipe.steps
-            projected, _ = apply(steps, rows, self._positions[whole], self.layers, plan.recipe)
+            projected, _ = apply(
+                plan.recipe.steps, rows, self._positions[whole], self.layers, plan.recipe
+            )
             is_here = sequence == number
             hidden[is_here] = projected[place[is_here]]
         return hidden
@@ -133,18 +136,17 @@ class Lookup(Result, verb="lookup"):
         for name in self.matrices:
             columns = tuple(self._columns_of(name).tolist())
             matrices[name] = ArraySpec((rows, len(columns)), columns=columns)
-        pieces = in_pieces(
-            rows,
-            self.layers["token"].shape[1],
-            lambda places, names: self.tokens.fields(self.chosen[places], names),
-            lambda places, names: self.rows(self.chosen[places], names),
-        )
         return Records(
             run=self._run(),
             unit="tokens",
             rows=rows,
             fields=self.tokens.field_types,
-            pieces=pieces,
+            pieces=in_pieces(
+                rows,
+                self.layers["token"].shape[1],
+                lambda places, names: self.tokens.fields(self.chosen[places], names),
+                lambda places, names: self.rows(self.chosen[places], names),
+            ),
             matrices=matrices,
             columns=matrices["input"].columns,
             default="input",
@@ -156,8 +158,11 @@ class Lookup(Result, verb="lookup"):
 
     def _run(self) -> Document:
         plan = self.plan
-        origin = self.layers.origin.document()
-        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **origin)
+        run = run_of(
+            self.tokens.encoding,
+            sequences=self.tokens.sequences,
+            **self.layers.origin.document(),
+        )
         if plan.kind != DEFAULT_KIND:
             run["kind"] = plan.kind
         for step in (*plan.input_steps, *plan.hidden_steps):

@@ -222,8 +222,7 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
     if "position" in shown:
         rows = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
         if recipe is not None:
-            halves = "sines in the first half of the columns, then cosines"
-            rows = f"the model's own sinusoids, {halves}"
+            rows = "the model's own sinusoids, sines in the first half of the columns, then cosines"
         if "position" in lookup.layers:
             first = origin.first_position
             row = f"row p + {first}" if first else "row p"
@@ -250,8 +249,10 @@ def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
     if types:
         origin = lookup.layers.origin
         height, width = origin.shapes["token_type"]
-        tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
-        yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
+        yield (
+            f"token type: row {types[0].row} of {origin.tensors['token_type']}, "
+            f"({height:,}, {width:,}); input = {formula}"
+        )
     elif not steps:
         yield "input: the token row, the same at every position"
     elif not _shows_sum(lookup):
@@ -265,8 +266,10 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     """Yield the token layer with the picked rows marked, and the positions where they go."""
     tokens = lookup.tokens
     vocabulary_size, dim = lookup.layers["token"].shape
-    size = f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
-    yield title(f"Each ID picks a row of the token matrix: {size}")
+    yield title(
+        "Each ID picks a row of the token matrix: "
+        f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
+    )
 
     index = lookup.chosen
     ids = tokens.ids[index]
@@ -329,11 +332,10 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     yield ""
     yield title(f"Trace of token {place}:{formula} = input row {place}")
     yield from _lines_of_terms(lookup, terms, excerpt, width)
-    decimals = lookup.style.precision
-    yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
-
-    missing = omission(excerpt, "column", lookup.columns)
-    yield from omitted(missing, parameters=("columns",))
+    yield Note(
+        f"Rounded to {lookup.style.precision} decimals: the last digit of a sum may differ by one."
+    )
+    yield from omitted(omission(excerpt, "column", lookup.columns), parameters=("columns",))
 
 
 def _lines_of_terms(

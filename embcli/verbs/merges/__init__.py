@@ -69,17 +69,18 @@ class Merges(Result, verb="merges"):
         rows = []
         for row in self.rows:
             step = row.step
-            values = {
-                "piece": row.piece,
-                "step": row.number,
-                "left": token_text(step.left),
-                "right": token_text(step.right),
-                "rank": step.rank,
-                "score": step.score,
-                "id": step.token_id,
-                "token": token_text(self.token_of(step)),
-            }
-            rows.append(values)
+            rows.append(
+                {
+                    "piece": row.piece,
+                    "step": row.number,
+                    "left": token_text(step.left),
+                    "right": token_text(step.right),
+                    "rank": step.rank,
+                    "score": step.score,
+                    "id": step.token_id,
+                    "token": token_text(self.token_of(step)),
+                }
+            )
         fields = {}
         for name, field_type in _FIELDS.items():
             column = [row[name] for row in rows]
@@ -88,8 +89,7 @@ class Merges(Result, verb="merges"):
         return fields
 
     def records(self) -> Records:
-        run = run_of(self.tokens.encoding, pieces=len(self.pieces))
-        return listed(run, "steps", **self.fields)
+        return listed(run_of(self.tokens.encoding, pieces=len(self.pieces)), "steps", **self.fields)
 
     def token_of(self, step: DerivationStep) -> bytes | None:
         """Return the token that a step leads to; for an unknown part, the encoding's own token."""

@@ -71,8 +71,9 @@ class Neighbors(Result, verb="neighbors"):
         for query, left_out in zip(self.queries, self.search.left_out, strict=True):
             # The rows of the query itself are no answers.
             scores = zip(left_out.ids.tolist(), left_out.scores.tolist(), strict=True)
-            own_rows = [{"id": row, "score": score} for row, score in scores]
-            documents.append({**query.document(), "left_out": own_rows})
+            document = query.document()
+            document["left_out"] = [{"id": row, "score": score} for row, score in scores]
+            documents.append(document)
         run = run_of(self.encoding, **self.origin.document())
         run |= {
             "metric": self.metric,
@@ -148,8 +149,15 @@ def neighbors(
     layers = source.open({layer: None}, notes)
     matrix = layers[layer]
     vectors = [vector_of(query, number, matrix, metric) for number, query in enumerate(queries, 1)]
-    excluded = [query.all_ids for query in queries]
-    search = nearest(matrix, vectors, top, metric, among, excluded, notes.watch)
+    search = nearest(
+        matrix,
+        vectors,
+        top,
+        metric,
+        among,
+        [query.all_ids for query in queries],
+        notes.watch,
+    )
     return Neighbors(
         metric=metric,
         queries=queries,

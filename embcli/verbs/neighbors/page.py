@@ -54,8 +54,10 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     }
     for kind, ids in kinds.items():
         if len(ids):
-            some = first_of(map(str, ids), _MOST_IDS)
-            yield safe_text(f"Not ranked: {counted(len(ids), 'row')} {kind}: {some}")
+            yield safe_text(
+                f"Not ranked: {counted(len(ids), 'row')} {kind}: "
+                f"{first_of(map(str, ids), _MOST_IDS)}"
+            )
 
     yield from omitted(omission(queries, "query number", first=1))
     if neighbors.origin.is_seeded:

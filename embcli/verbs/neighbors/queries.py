@@ -115,8 +115,7 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
                 shape=rows.shape,
             )
         )
-    no_ids = np.empty(0, np.int64)
-    return [Query(no_ids, vector=row) for row in rows]
+    return [Query(np.empty(0, np.int64), vector=row) for row in rows]
 
 
 def vectors_in_array(data: bytes, name: str) -> np.ndarray:

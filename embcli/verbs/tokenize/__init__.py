@@ -104,9 +104,14 @@ class Tokenization(Result, verb="tokenize"):
             "start": int,
             "end": int,
         }
-        run = run_of(self.tokens.encoding, sequences=sequences)
-        pieces = in_pieces(count, len(fields), self._values)
-        return Records(run, "tokens", count, fields, pieces, sequences=sequences)
+        return Records(
+            run_of(self.tokens.encoding, sequences=sequences),
+            "tokens",
+            count,
+            fields,
+            in_pieces(count, len(fields), self._values),
+            sequences=sequences,
+        )
 
     def _values(self, index: np.ndarray, names: Names) -> Columns:
         """Return the named fields of some tokens, (n,) int64."""
