@@ -229,16 +229,24 @@ def _remark_special(texts: Sequence[str], reading: Reading, notes: Notes) -> Non
             if tokens:
                 added.append(f"{' '.join(tokens)} {where}")
         if added:
-            read = " and ".join(added)
-            notes.add(Sentence("the model reads {read} a text; {special} adds them", read=read))
+            notes.add(
+                Sentence(
+                    "the model reads {read} a text; {special} adds them",
+                    read=" and ".join(added),
+                )
+            )
 
     names = set()
     for text in texts:
         names.update(_SPECIAL.findall(text))
     plain = [name for name in sorted(names) if _is_plain(name, reading)]
     if plain:
-        remark = "{plain} is read as plain text; {special} makes it one token"
-        notes.add(Sentence(remark, plain=" ".join(plain)))
+        notes.add(
+            Sentence(
+                "{plain} is read as plain text; {special} makes it one token",
+                plain=" ".join(plain),
+            )
+        )
 
 
 def _is_plain(name: str, reading: Reading) -> bool:

@@ -322,9 +322,11 @@ def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
             if candidate != text:
                 notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")
             return int(ids[0])
-    what = f"{text!r} is {counted(len(Reading(encoding).ids(text)), 'token')}"
-    hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
-    raise InputError(f"{what}; a row is named by its ID or by one token", hint)
+    raise InputError(
+        f"{text!r} is {counted(len(Reading(encoding).ids(text)), 'token')}; "
+        "a row is named by its ID or by one token",
+        hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size))),
+    )
 
 
 _SHOWN = {

@@ -92,8 +92,9 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
     annotation = Annotated[annotation, info]
     if "shown_in" in words:
         annotation = Annotated[annotation, ShownIn(_SHOWN_IN[words["shown_in"]])]
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 # --- what annotations say ---

@@ -127,8 +127,9 @@ class Lookup(Result, verb="lookup"):
             is_counted = self.tokens.ids != recipe.padding
         counts = np.concatenate([[0], np.cumsum(is_counted)])  # counted tokens before each place
         starts = self.tokens.starts
-        counts_at_start = np.repeat(counts[starts[:-1]], np.diff(starts))
-        return np.where(is_counted, counts[:-1] - counts_at_start, -1)
+        return np.where(
+            is_counted, counts[:-1] - np.repeat(counts[starts[:-1]], np.diff(starts)), -1
+        )
 
     def records(self) -> Records:
         rows = len(self.chosen)

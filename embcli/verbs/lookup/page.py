@@ -283,8 +283,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         sequence, position = tokens.places(index[ids == row])
         places = [str(place) for place in position]
         if tokens.many:
-            pairs = zip(sequence, position, strict=True)
-            places = [f"{number}:{place}" for number, place in pairs]
+            places = [f"{line}:{place}" for line, place in zip(sequence, position, strict=True)]
         if not places:
             names[number] = None
         arrows.append(f"{row} →" if places else "")

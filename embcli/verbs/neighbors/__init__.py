@@ -56,8 +56,7 @@ class Neighbors(Result, verb="neighbors"):
 
     def vectors_of(self, number: int, ids: np.ndarray) -> np.ndarray:
         """Return a query and rows, (1 + n, D) float64; under cosine they have length 1."""
-        rows = self.layer.rows(ids).astype(np.float64)
-        vectors = np.concatenate([self.vectors[number][None], rows])
+        vectors = np.concatenate([self.vectors[number][None], self.layer.rows(ids)])
         if self.metric == "cosine":
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors

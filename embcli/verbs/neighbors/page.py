@@ -67,8 +67,9 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
 
 def _query_part(neighbors: Neighbors, number: int, medium: Medium) -> RenderResult:
     query = neighbors.queries[number]
-    metric = METRICS[neighbors.metric].words
-    yield title(f"Nearest to {_query_in_words(neighbors, number)} by {metric}")
+    yield title(
+        f"Nearest to {_query_in_words(neighbors, number)} by {METRICS[neighbors.metric].words}"
+    )
     if len(query.ids) > 1:
         yield safe_text(f"The query is the mean of {len(query.ids):,} rows.")
     if neighbors.metric == "cosine" and (query.plus or query.minus):
