@@ -136,9 +136,11 @@ class Opened:
         known = encodings.get(encoding, remarks)
         if vocab is None:
             vocab = known.vocabulary_size
-        rows_encoding = known if vocab == known.vocabulary_size else None
-        store = None if no_cache else Store.from_environment(remarks)
-        source = SeededSource(Seeded(vocab, dim, context_length, seed), store, rows_encoding)
+        source = SeededSource(
+            Seeded(vocab, dim, context_length, seed),
+            None if no_cache else Store.from_environment(remarks),
+            known if vocab == known.vocabulary_size else None,
+        )
         return cls(source, known, remarks)
 
     @property

@@ -142,8 +142,7 @@ def in_pieces(
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
-            stop = min(start + step, rows)
-            index = np.arange(start, stop)
+            index = np.arange(start, min(start + step, rows))
             columns = values(index, fields)
             chosen_columns = {name: columns[name] for name in fields}
             chosen_arrays = {}

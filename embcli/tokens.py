@@ -192,11 +192,10 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
         raise IdError(f"{reason}; IDs are not counted from the end")
     if not can_enlarge:
         raise IdError(reason)
-    needed = int(tokens.ids.max()) + 1
-    cure = "pass {vocab} {rows} or more"
+    cure = "{reason}; pass {vocab} {rows} or more"
     if tokens.texts is not None:
         cure += ", or leave it out"
-    raise IdError(Sentence("{reason}; " + cure, reason=reason, rows=needed))
+    raise IdError(Sentence(cure, reason=reason, rows=int(tokens.ids.max()) + 1))
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:
@@ -207,13 +206,11 @@ def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None
     longest = tokens.longest
     if longest <= context_length:
         return
-    reason = f"{longest:,} tokens are more than the context length of {context_length:,}"
     cure = "{window} for several of {length:,}"
     if can_enlarge:
         cure = "{context_length} {longest} for one sequence, or " + cure
-    raise InputError(
-        Sentence("{reason}: pass " + cure, reason=reason, longest=longest, length=context_length)
-    )
+    wrong = "{longest:,} tokens are more than the context length of {length:,}: pass " + cure
+    raise InputError(Sentence(wrong, longest=longest, length=context_length))
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:
@@ -308,8 +305,7 @@ def resolve_rows(
         return rows
     parts = rows.split(",")
     for place, part in enumerate(parts):
-        is_token = any(character.isalpha() for character in part)
-        if is_token:
+        if any(map(str.isalpha, part)):
             parts[place] = str(_id_of_token(part, encoding, notes))
     return ",".join(parts)
 
@@ -369,8 +365,7 @@ def shown(token: bytes | None) -> str:
     if text.isascii() and text.isprintable() and "\\" not in text:
         # Most tokens are like this, and it is ten times as fast.
         return text.replace(" ", _SHOWN[" "])
-    previous_characters = f" {text}"
-    return "".join(map(_shown_character, text, previous_characters))
+    return "".join(map(_shown_character, text, f" {text}"))  # each with the one before it
 
 
 def _shown_character(character: str, previous: str) -> str:

@@ -34,8 +34,8 @@ class KindRow(NamedTuple):
     options: Strings = ()  # `ids` names the token row, which a seed draws
     layers: Strings = ()
     layers_of_similarity: Strings = ()  # those that only its similarities read
-    layer_rows: int | None = None  # of its position layer; None for T
-    length: int | None = None  # T by default; None for that of the model
+    layer_rows: int = 0  # of its position layer; 0 for T
+    length: int = 0  # T by default; 0 for that of the model
     columns_per_number: int = 1
 
 

@@ -103,5 +103,4 @@ def frequencies(dim: int, theta: float) -> np.ndarray:
 
     It is the angle of pair i at position 1.
     """
-    pairs = np.arange((dim + 1) // 2)
-    return theta ** (-2 * pairs / dim)
+    return theta ** (-2 * np.arange((dim + 1) // 2) / dim)

@@ -91,7 +91,7 @@ def _default_length(source: Source, kind: PositionKind) -> int:
     """Return T for positions that are drawn or computed."""
     length = ROWS[kind].length
     shape = source.shape("position")
-    if length is None and source.origin.is_seeded and shape is not None:
+    if not length and source.origin.is_seeded and shape is not None:
         length, _ = shape
     return length or DEFAULT_CONTEXT_LENGTH
 

@@ -316,10 +316,9 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     """Yield the sum of one token, value by value."""
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
     terms = lookup.terms_of_sum(np.array([place]), ("input",))
-    addends = terms[:-1]
 
     formula = ""
-    for term in addends:
+    for term in terms[:-1]:
         if term.sign:
             formula += f" {term.sign}"
         formula += f" {term.name}"

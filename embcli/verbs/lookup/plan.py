@@ -100,10 +100,12 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
 
 
 def _why_no_hidden(recipe: Recipe | None) -> str:
-    why_no = "{show} hidden, what the first block reads, "
     if recipe is None or not recipe.is_known:
-        return f"{why_no}is not known for this model"
-    return f"{why_no}follows the positions of the model; leave out {{position}}"
+        return "{show} hidden, what the first block reads, is not known for this model"
+    return (
+        "{show} hidden, what the first block reads, follows the positions of the model; "
+        "leave out {position}"
+    )
 
 
 def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
@@ -156,12 +158,12 @@ def _why_no_positions(recipe: Recipe | None) -> str:
         )
     if recipe.is_known:
         blocks = f"; {recipe.blocks}" if recipe.blocks else ""
-        rows = in_words(recipe.input_steps).replace("token", "token rows", 1)
-        return f"this model adds no position rows{blocks}: the input rows are the {rows}"
-    model = quoted(recipe.model)
+        return f"this model adds no position rows{blocks}: the input rows are the " + in_words(
+            recipe.input_steps
+        ).replace("token", "token rows", 1)
     reason = f": {recipe.unknown}" if recipe.unknown else ""
     return (
-        f"what a {model} model adds to the token rows is not known{reason}; "
+        f"what a {quoted(recipe.model)} model adds to the token rows is not known{reason}; "
         "the input rows are the token rows"
     )
 

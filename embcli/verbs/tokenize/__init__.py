@@ -64,8 +64,9 @@ class Tokenization(Result, verb="tokenize"):
             return ""
         found = ""
         bos, eos = tokens.reading.added
-        bounds = pairwise(tokens.starts.tolist())
-        for text, (start, stop) in zip(tokens.texts, bounds, strict=False):
+        for text, (start, stop) in zip(
+            tokens.texts, pairwise(tokens.starts.tolist()), strict=False
+        ):
             ids = tokens.ids[start + len(bos) : stop - len(eos)]
             decoded = tokens.reading.encoding.decode(ids)
             if b"".join(decoded.split()) != "".join(text.split()).encode():

@@ -40,8 +40,7 @@ class Tokenizers(Result, verb="tokenizers"):
 
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
-        token_fields = Tokenization(self.tokens[0]).records().fields
-        fields = {"encoding": str, **token_fields}
+        fields = {"encoding": str, **Tokenization(self.tokens[0]).records().fields}
         characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,
