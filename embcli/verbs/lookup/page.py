@@ -89,7 +89,6 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     If it is spaced, there is a blank line between the lines of two tokens.
     """
     excerpt = Excerpt.ends(most_tokens, len(lookup.chosen))
-    index = lookup.chosen[excerpt.places]
     yield title(_title(lookup))
 
     # `hidden` has a table of its own if it has other columns, or a scale of colours.
@@ -98,7 +97,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
         is_hidden_apart = True
     terms = []
     hidden = []
-    for term in lookup.terms_of_sum(index, lookup.shown):
+    for term in lookup.terms_of_sum(lookup.chosen[excerpt.places], lookup.shown):
         is_same_as_token = term.name == "input" and not lookup.plan.input_steps
         is_shown = not is_same_as_token if _shows_sum(lookup) else term.name in lookup.shown
         if term.name == "hidden" and is_hidden_apart:
@@ -108,10 +107,10 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     if terms:
         yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
     if hidden:
-        columns = lookup._columns_of("hidden")
         if terms and lookup.style.heat:
             yield ""
-        yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
+        columns = counted(len(lookup._columns_of("hidden")), "column")
+        yield title(f"What the first block reads: H = {columns}")
         yield _matrix(lookup, hidden, excerpt, is_spaced, every=False)
 
 
@@ -150,7 +149,6 @@ def _matrix(
     index = lookup.chosen[excerpt.places]
     columns = lookup._columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
-    labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)
     row_styles = []
     sections = range(0)
@@ -159,7 +157,7 @@ def _matrix(
         if is_spaced:
             sections = range(0, lines * len(index), lines)
     return Matrix(
-        labels,
+        _labels_of_terms(lookup, index, terms),
         [Values(rows.reshape(-1, len(columns)))],
         columns,
         [len(terms) * gap for gap in excerpt.gaps],

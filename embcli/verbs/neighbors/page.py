@@ -87,8 +87,10 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
     from embcli.page.map import Map
 
     ids = neighbors.search.rankings[number].ids
-    query = safe_text(_query_in_words(neighbors, number), "strong")
-    labels = [query, *row_names(ids, neighbors.encoding)]
+    labels = [
+        safe_text(_query_in_words(neighbors, number), "strong"),
+        *row_names(ids, neighbors.encoding),
+    ]
     yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")
