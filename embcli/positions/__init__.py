@@ -1,7 +1,7 @@
 """Kinds of positions, one file each; this file names them and their options, without numpy.
 
 The verb `positions` shows the kinds, `lookup` adds some of them to token rows. To add a kind, write
-its file, add its name and options here, and its case to `verbs/positions/`.
+its file, add its name and row here, and its case to `verbs/positions/`.
 """
 
 from __future__ import annotations

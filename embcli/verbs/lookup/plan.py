@@ -56,9 +56,10 @@ class Plan(NamedTuple):
     def wanted_rows(self, tokens: Tokens) -> dict[str, np.ndarray]:
         """Return the rows that the tokens need of each layer, (n,) integers by the layer's name."""
         wanted = {"token": tokens.ids}
-        for step in (*self.input_steps, *self.hidden_steps):
-            if isinstance(step, AddPosition) and not step.sinusoid_formula:
-                wanted["position"] = np.arange(tokens.longest)
+        steps = (*self.input_steps, *self.hidden_steps)
+        if any(isinstance(step, AddPosition) and not step.sinusoid_formula for step in steps):
+            wanted["position"] = np.arange(tokens.longest)
+        for step in steps:
             if isinstance(step, AddType):
                 wanted["token_type"] = np.array([step.row])
         return wanted
