@@ -297,3 +297,10 @@ def test_bars_are_exact_in_a_picture():
 
     lengths = [float(length) for length in re.findall(r"M0 6h(\S+)v12", svg)]
     assert lengths == pytest.approx(neighbors.search.rankings[0].scores, abs=1e-4)
+
+
+def test_a_term_is_read_as_the_text_is():
+    end = "<|endoftext|>"
+    model = embcli.seeded(dim=2)
+    (query,) = model.neighbors(end, special=True, plus=[end]).queries
+    assert query.all_ids.tolist() == [50256, 50256]
