@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
-from embcli.names import MatrixShape, Strings
+from embcli.names import MatrixShape, Strings, Variable
 from embcli.wording import Parameter, Sentence, in_bytes, shortened
 
 Item = TypeVar("Item")
@@ -226,6 +226,17 @@ def check_choices(parameter: str, chosen: str | Strings, names: Iterable[str]) -
     for name in choices:
         check_choice(parameter, name, names)
     return choices
+
+
+def variable(name: Variable, choices: Iterable[str] = ()) -> str:
+    """Return the value of a variable of the environment; empty if it has none.
+
+    Raises RangeError for a value that is not one of the choices, if there are some.
+    """
+    value = os.environ.get(name, "")
+    if value and choices:
+        check_choice(name, value, choices)
+    return value
 
 
 _NO_MEMORY = "allocate memory|not enough memory|bad_alloc|start new thread|failed to map segment"

@@ -54,8 +54,13 @@ Fault = Literal[
     "candidates",
 ]
 FaultGroup = Literal["findings", "alarms", "all", "none"]  # several of them, by one name
+MadeFromText = Literal["words", "words1", "bpe"]  # what an encoding is made of a text by
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
+# What the environment can set; `explain environment` says what each is for.
+Variable = Literal[
+    "EMBCLI_FORMAT", "EMBCLI_THEME", "EMBCLI_CACHE_DIR", "EMBCLI_ASK", "EMBCLI_DEBUG"
+]
 
 
 class MetricRow(NamedTuple):
@@ -76,8 +81,14 @@ OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)
 
-# An encoding that is made from a text is one of these, a colon, and the path of the text.
-MADE_FROM_TEXT = ("words", "words1", "bpe")
+# An encoding that is made from a text is one of these, a colon, and the path of the text; a list of
+# encodings spells it like this, or leaves it out.
+MADE_FROM_TEXT: dict[MadeFromText, str] = {
+    "words": "words:TEXTFILE",
+    "words1": "",
+    "bpe": "bpe:TEXTFILE:N",
+}
+SPELLED_FROM_TEXT = tuple(filter(None, MADE_FROM_TEXT.values()))
 ENCODINGS = (
     "gpt2",
     "r50k_base",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from embcli.encodings import Encoding
+    from embcli.files.checkpoint import Checkpoint
 
 TextOrIds = str | int | Sequence[Any] | np.ndarray | Sequences | Tokens
 
@@ -80,32 +81,16 @@ class Opened:
         from embcli.files.checkpoint import Checkpoint
 
         if not isinstance(path, (str, PathLike)):
-            given = repr(path)[:60]
             raise WrongTypeError(
-                Sentence("{path} must be a text or a Path, not {given}", given=given)
+                Sentence("{path} must be a text or a Path, not {given}", given=repr(path)[:60])
             )
         remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
-        known: Encoding | None
-        if encoding is not None:
-            known = encodings.get(encoding, remarks)
+        if encoding is None:
+            known = _encoding_of(checkpoint, rows, remarks)
         else:
-            tensors = checkpoint.tensors
-            stored = tensors.own_words()
-            try:
-                known = encodings.tokenizer_beside(tensors.binary, stored, remarks)
-            except InputError as error:
-                remarks.add(f"{error}; it is ignored")
-                checkpoint.tokenizer_error = error
-                known = stored
-            if known is None:
-                known = encodings.encoding_of_size(rows)
-                if known is not None:
-                    checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
-            if known is not None and checkpoint.roles.is_custom_tensor:
-                known = known if known.vocabulary_size == rows else None
-
+            known = encodings.get(encoding, remarks)
         if known is not None and not checkpoint.roles.is_custom_tensor:
             size = known.vocabulary_size
             least_size = 0 if encoding is None else rows * _LEAST_SHARE
@@ -151,10 +136,11 @@ class Opened:
         known = encodings.get(encoding, remarks)
         if vocab is None:
             vocab = known.vocabulary_size
-        rows_encoding = known if vocab == known.vocabulary_size else None
-        store = None if no_cache else Store.from_environment(remarks)
-        layers = Seeded(vocab, dim, context_length, seed)
-        source = SeededSource(layers, store, rows_encoding)
+        source = SeededSource(
+            Seeded(vocab, dim, context_length, seed),
+            None if no_cache else Store.from_environment(remarks),
+            known if vocab == known.vocabulary_size else None,
+        )
         return cls(source, known, remarks)
 
     @property
@@ -181,19 +167,38 @@ class Opened:
             return given
         remarks = notes or Notes()
         sequences = sequences_of(given, lines)
-        if sequences.texts is None:
-            tokens = encode_sequences(sequences, self.source.encoding)
-        elif self.encoding is None:
-            unknown = (
-                "the encoding of these rows is unknown, and no readable tokenizer, such as "
-                "tokenizer.json, is beside them: give {ids}, or {encoding}"
+        encoding = self.source.encoding if sequences.texts is None else self.encoding
+        if encoding is None and sequences.texts is not None:
+            raise InputError(
+                Sentence(
+                    "the encoding of these rows is unknown, and no readable tokenizer, such as "
+                    "tokenizer.json, is beside them: give {ids}, or {encoding}"
+                )
             )
-            raise InputError(Sentence(unknown))
-        else:
-            tokens = encode_sequences(sequences, self.encoding, special, has_added, remarks)
+        tokens = encode_sequences(sequences, encoding, special, has_added, remarks)
         if not len(tokens):
             remarks.add("the input is empty")
         return tokens
+
+
+def _encoding_of(checkpoint: Checkpoint, rows: int, notes: Notes) -> Encoding | None:
+    """Return the encoding of a checkpoint's rows, by its files or by their number."""
+    from embcli import encodings
+
+    tensors = checkpoint.tensors
+    stored = tensors.own_words()
+    try:
+        known = encodings.tokenizer_beside(tensors.binary, stored, notes)
+    except InputError as error:
+        notes.add(f"{error}; it is ignored")
+        checkpoint.tokenizer_error = error
+        known = stored
+    if known is None:
+        known = encodings.encoding_of_size(rows)
+        if known is not None:
+            checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
+    is_other = known is not None and known.vocabulary_size != rows
+    return None if is_other and checkpoint.roles.is_custom_tensor else known
 
 
 def seeded_for(

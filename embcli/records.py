@@ -110,16 +110,14 @@ def run_of(encoding: Encoding | None, **more: Any) -> Document:
 
     It has embcli's version, the encoding of the result's tokens or rows, if any, and more.
     """
-    name = encoding.name if encoding else None
-    return {"embcli": __version__, "encoding": name, **more}
+    return {"embcli": __version__, "encoding": encoding.name if encoding else None, **more}
 
 
 def listed(run: Document, unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
     types = {name: field_type for name, (field_type, _) in fields.items()}
     columns = {name: values for name, (_, values) in fields.items()}
-    first_column = next(iter(columns.values()))
-    rows = len(first_column)
+    rows = len(next(iter(columns.values())))
 
     def pieces(names: Names, _: Names) -> Iterator[Piece]:
         yield Piece(rows, {name: columns[name] for name in names})
@@ -144,8 +142,7 @@ def in_pieces(
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
-            stop = min(start + step, rows)
-            index = np.arange(start, stop)
+            index = np.arange(start, min(start + step, rows))
             columns = values(index, fields)
             chosen_columns = {name: columns[name] for name in fields}
             chosen_arrays = {}

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from embcli.atomic import PARTIAL, replacing
-from embcli.errors import Notes, OutputError
+from embcli.errors import Notes, OutputError, variable
 from embcli.names import Shape
 
 LIMIT = 2 * 10**9  # bytes
@@ -50,7 +50,7 @@ class Store:
 
         If there is neither, it returns None, and a note says so.
         """
-        named = os.environ.get("EMBCLI_CACHE_DIR")
+        named = variable("EMBCLI_CACHE_DIR")
         if named:
             return cls(Path(named))
         from platformdirs import user_cache_path

@@ -16,7 +16,7 @@ import numpy as np
 from embcli.errors import EmbcliError, InputError, Notes, WrongTypeError
 from embcli.names import Shape, Strings
 from embcli.selection import hint_at_spelling
-from embcli.tokens import Tokens, shown
+from embcli.tokens import Reading, Tokens, shown
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def decoded(content: str | bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        reason = f"byte 0x{data[error.start]:02x} at offset {error.start:,} ({error.reason})"
-        raise InputError(f"{name} is not UTF-8: {reason}") from None
+        raise InputError(
+            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} "
+            f"({error.reason})"
+        ) from None
 
 
 def original_bytes(argument: str) -> bytes:
@@ -94,17 +96,20 @@ def _parse_range(word: str, place: int) -> range:
     """Return the IDs of `5` or `2:5`, the word at a place of a list."""
     match = re.fullmatch("([0-9]{1,18})(?::([0-9]{1,18}))?", word)
     if match is None:
-        wrong = f"{word!r} at position {place:,} is not a token ID"
-        reason = "IDs are whole numbers from 0, of up to 18 digits"
         hint = hint_at_spelling(word)
         if not hint and not word[-1:].isdigit():  # such as a word of a page
             hint = "-f ids writes IDs: embcli tokenize TEXT -f ids"
-        raise InputError(f"{wrong}: {reason}", hint)
+        raise InputError(
+            f"{word!r} at position {place:,} is not a token ID: IDs are whole numbers from 0, "
+            "of up to 18 digits",
+            hint,
+        )
     start = int(match[1])
     stop = int(match[2] or start + 1)
     if stop <= start:
-        wrong = f"{word!r} at position {place:,} has no IDs"
-        raise InputError(f"{wrong}: a range ends after its start, as in 0:5")
+        raise InputError(
+            f"{word!r} at position {place:,} has no IDs: a range ends after its start, as in 0:5"
+        )
     return range(start, stop)
 
 
@@ -150,12 +155,14 @@ def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
     ids = np.atleast_1d(array_of(values))
     if ids.size and ids.dtype.kind not in "iu":
-        given = reprlib.repr(values)
-        wrong = f"this is neither one text nor a list of token IDs, such as [2]: {given}"
-        raise WrongTypeError(wrong)
+        raise WrongTypeError(
+            f"this is neither one text nor a list of token IDs, such as [2]: {reprlib.repr(values)}"
+        )
     if ids.ndim > most_dimensions:
-        wrong = f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}"
-        raise InputError(f"{wrong}; ids[0] has one less")
+        raise InputError(
+            f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}; "
+            "ids[0] has one less"
+        )
     return ids.astype(np.int64)
 
 
@@ -167,8 +174,10 @@ def array_of(values: Any) -> np.ndarray:
         raise
     except ValueError:
         lengths = [len(row) for row in values if hasattr(row, "__len__")]
-        wrong = f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs"
-        raise InputError(f"{wrong}; pad them, or give one at a time") from None
+        raise InputError(
+            f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs; "
+            "pad them, or give one at a time"
+        ) from None
 
 
 def encode_sequences(
@@ -183,67 +192,64 @@ def encode_sequences(
     If `special`, special tokens are recognised; if also `has_added`, those that a model reads
     before and after a text are added.
     """
-    if sequences.texts is None or encoding is None:
-        arrays = sequences.ids or ()
-        starts = np.cumsum([0, *map(len, arrays)])
-        all_ids = np.concatenate([np.empty(0, np.int64), *arrays])
-        return Tokens(all_ids, starts, encoding, many=sequences.many, shape=sequences.shape)
-
-    added = encoding.bos_eos if special and has_added else ((), ())
-    bos = np.array(added[0], np.uint32)
-    eos = np.array(added[1], np.uint32)
+    reading = None if encoding is None else Reading(encoding, special, has_added)
     lengths = [0]
-    ids = bytearray()  # an array for each of a million texts would be many times slower
-    for text in sequences.texts:
-        encoded = encoding.encode(text, special)
-        for part in (bos, encoded, eos):
-            ids += part.data
-        lengths.append(len(bos) + len(encoded) + len(eos))
-    if not special:
-        _remark_special(sequences.texts, encoding, has_added, notes or Notes())
+    if sequences.texts is None or reading is None:
+        arrays = sequences.ids or ()
+        lengths += map(len, arrays)
+        ids = np.concatenate([np.empty(0, np.int64), *arrays])
+    else:
+        before, after = reading.added
+        bos = np.array(before, np.uint32)
+        eos = np.array(after, np.uint32)
+        buffer = bytearray()  # an array for each of a million texts would be many times slower
+        for text in sequences.texts:
+            parts = (bos, reading.ids(text), eos)
+            for part in parts:
+                buffer += part.data
+            lengths.append(sum(map(len, parts)))
+        ids = np.frombuffer(buffer, np.uint32)
+        if not special:
+            _remark_special(sequences.texts, reading, notes or Notes())
     return Tokens(
-        np.frombuffer(ids, np.uint32),
-        np.cumsum(lengths),
-        encoding,
-        many=sequences.many,
-        texts=sequences.texts,
-        special=special,
-        added=added,
+        ids, np.cumsum(lengths), reading, sequences.many, sequences.texts, sequences.shape
     )
 
 
 _SPECIAL = re.compile(r"<\|\w+\|>")  # matches most names of special tokens
 
 
-def _remark_special(
-    texts: Sequence[str], encoding: Encoding, has_added: bool, notes: Notes
-) -> None:
+def _remark_special(texts: Sequence[str], reading: Reading, notes: Notes) -> None:
     """Remark on special tokens: those that the model adds, and those that count as plain text."""
-    if has_added:
-        bos, eos = encoding.bos_eos
+    encoding = reading.encoding
+    if reading.has_added:
         added = []
-        if bos:
-            added.append(f"{_in_words(bos, encoding)} before")
-        if eos:
-            added.append(f"{_in_words(eos, encoding)} after")
+        for ids, where in zip(encoding.bos_eos, ("before", "after"), strict=True):
+            tokens = [shown(encoding.token_bytes(token_id)) for token_id in ids]
+            if tokens:
+                added.append(f"{' '.join(tokens)} {where}")
         if added:
-            remark = "the model reads {read} a text; {special} adds them"
-            notes.add(Sentence(remark, read=" and ".join(added)))
+            notes.add(
+                Sentence(
+                    "the model reads {read} a text; {special} adds them",
+                    read=" and ".join(added),
+                )
+            )
 
     names = set()
     for text in texts:
         names.update(_SPECIAL.findall(text))
-    plain = [name for name in sorted(names) if _is_plain(name, encoding)]
+    plain = [name for name in sorted(names) if _is_plain(name, reading)]
     if plain:
-        remark = "{plain} is read as plain text; {special} makes it one token"
-        notes.add(Sentence(remark, plain=" ".join(plain)))
+        notes.add(
+            Sentence(
+                "{plain} is read as plain text; {special} makes it one token",
+                plain=" ".join(plain),
+            )
+        )
 
 
-def _is_plain(name: str, encoding: Encoding) -> bool:
+def _is_plain(name: str, reading: Reading) -> bool:
     """Return whether a name is one token only if special tokens are recognised."""
-    special_ids = encoding.encode(name, special=True)
-    return len(special_ids) == 1 and not np.array_equal(special_ids, encoding.encode(name))
-
-
-def _in_words(ids: Sequence[int], encoding: Encoding) -> str:
-    return " ".join(shown(encoding.token_bytes(token_id)) for token_id in ids)
+    special_ids = reading._replace(special=True).ids(name)
+    return len(special_ids) == 1 and not np.array_equal(special_ids, reading.ids(name))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,40 @@ from embcli.wording import ByteToken, Sentence, counted
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.encodings.encoding import BosEos
+    from embcli.encodings.merging import Derivation
     from embcli.records import Columns, FieldType, Names
+
+
+class Reading(NamedTuple):
+    """How texts become tokens; only this class asks an encoding for the tokens of a user's text."""
+
+    encoding: Encoding
+    special: bool = False  # whether special tokens in a text are recognised
+    has_added: bool = False  # whether those that a model reads around a text are added, too
+
+    @property
+    def added(self) -> BosEos:
+        """The IDs that are added before and after each text."""
+        return self.encoding.bos_eos if self.special and self.has_added else ((), ())
+
+    def ids(self, text: str) -> np.ndarray:
+        """Return the IDs of a text, (T,) uint32, without those that are added."""
+        return self.encoding.encode(text, self.special)
+
+    def ids_of_token(self, text: str) -> np.ndarray:
+        """Return the IDs of a text, or the ID of the token that it is.
+
+        An encoding that adds a space to each text finds ` Paris` if only `Paris` is encoded.
+        """
+        unspaced = self.ids(text.removeprefix(" "))
+        is_token = tokens_of(unspaced, self.encoding) == [text.encode()]
+        return unspaced if is_token else self.ids(text)
+
+    def spans(self, text: str) -> np.ndarray | None:
+        return self.encoding.spans(text, self.special)
+
+    def derivations(self, text: str) -> Iterator[Derivation]:
+        return self.encoding.derivations(text, self.special)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +71,9 @@ class Tokens:
 
     ids: np.ndarray  # (T,) uint32 or int64
     starts: np.ndarray  # (sequences + 1,) int64
-    encoding: Encoding | None  # None if the IDs are only row numbers
+    reading: Reading | None  # None if the IDs are only row numbers
     many: bool = False  # whether rows name their sequence
     texts: Strings | None = None  # one per sequence; None for IDs
-    special: bool = False  # whether special tokens in the texts were recognised
-    added: BosEos = ((), ())
     shape: Shape = ()  # (T,) or (B, T) if IDs were given as an array
 
     def __len__(self) -> int:
@@ -57,18 +88,22 @@ class Tokens:
     def __repr__(self) -> str:
         return reprlib.repr(list(self))
 
+    @property
+    def encoding(self) -> Encoding | None:
+        return None if self.reading is None else self.reading.encoding
+
     @cached_property
     def spans(self) -> np.ndarray | None:
         """First and last + 1 character of each token, (T, 2) int64.
 
         None if the bytes of the tokens determine them.
         """
-        if self.texts is None or self.encoding is None:
+        if self.texts is None or self.reading is None:
             return None
-        bos, eos = self.added
+        bos, eos = self.reading.added
         spans = [np.empty((0, 2), np.int64)]
         for text in self.texts:
-            spans_in_text = self.encoding.spans(text, self.special)
+            spans_in_text = self.reading.spans(text)
             if spans_in_text is None:
                 return None
             # Added tokens have empty spans, at the beginning and at the end of the text.
@@ -133,8 +168,7 @@ class Tokens:
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     """Raise IdError for the first ID that the encoding does not have."""
-    distinct_ids = np.unique(ids).tolist()
-    unknown = [token_id for token_id in distinct_ids if encoding.token_bytes(token_id) is None]
+    unknown = [row for row in np.unique(ids).tolist() if encoding.token_bytes(row) is None]
     if not unknown:
         return
     place = int(np.isin(ids, unknown).argmax())
@@ -143,8 +177,9 @@ def check_known(ids: np.ndarray, encoding: Encoding) -> None:
     reason = f"IDs go from 0 to {size - 1}"
     if 0 <= token_id < size:
         reason = "this ID is not used"
-    where = f"ID {token_id} at position {place:,}"
-    raise IdError(f"{where} is not a token of {encoding.name}: {reason}")
+    raise IdError(
+        f"ID {token_id} at position {place:,} is not a token of {encoding.name}: {reason}"
+    )
 
 
 def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) -> None:
@@ -158,18 +193,18 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     place = int(is_outside.argmax())
     token_id = int(tokens.ids[place])
     token = tokens.encoding.token_bytes(token_id) if tokens.encoding else None
-    missing = f"{id_in_words(token_id, token)} at position {place:,} has no row"
-    rows = f"V = {counted(vocabulary_size, 'row')}, for IDs from 0 to {vocabulary_size - 1}"
-    reason = f"{missing}: the token layer has {rows}"
+    reason = (
+        f"{id_in_words(token_id, token)} at position {place:,} has no row: the token layer has "
+        f"V = {counted(vocabulary_size, 'row')}, for IDs from 0 to {vocabulary_size - 1}"
+    )
     if token_id < 0:
         raise IdError(f"{reason}; IDs are not counted from the end")
     if not can_enlarge:
         raise IdError(reason)
-    needed = int(tokens.ids.max()) + 1
-    cure = "pass {vocab} {rows} or more"
+    cure = "{reason}; pass {vocab} {rows} or more"
     if tokens.texts is not None:
         cure += ", or leave it out"
-    raise IdError(Sentence("{reason}; " + cure, reason=reason, rows=needed))
+    raise IdError(Sentence(cure, reason=reason, rows=int(tokens.ids.max()) + 1))
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:
@@ -180,12 +215,11 @@ def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None
     longest = tokens.longest
     if longest <= context_length:
         return
-    reason = f"{longest:,} tokens are more than the context length of {context_length:,}"
     cure = "{window} for several of {length:,}"
     if can_enlarge:
         cure = "{context_length} {longest} for one sequence, or " + cure
-    wrong = "{reason}: pass " + cure
-    raise InputError(Sentence(wrong, reason=reason, longest=longest, length=context_length))
+    wrong = "{longest:,} tokens are more than the context length of {length:,}: pass " + cure
+    raise InputError(Sentence(wrong, longest=longest, length=context_length))
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:
@@ -233,15 +267,6 @@ def tokens_of(rows: np.ndarray, encoding: Encoding | None) -> list[bytes | None]
     return [encoding.token_bytes(row) for row in rows.tolist()]
 
 
-def ids_of_token(text: str, ids: np.ndarray, encoding: Encoding) -> np.ndarray:
-    """Return the IDs of a text, or the ID of the token that it is.
-
-    An encoding that adds a space to each text finds ` Paris` if only `Paris` is encoded.
-    """
-    unspaced = encoding.encode(text.removeprefix(" "))
-    return unspaced if tokens_of(unspaced, encoding) == [text.encode()] else ids
-
-
 def chosen_rows(
     rows: Selection | None, match: str | None, size: int, encoding: Encoding | None
 ) -> np.ndarray | None:
@@ -258,11 +283,20 @@ def chosen_rows(
     try:
         pattern = re.compile(match)
     except (re.error, TypeError) as error:
-        wrong = "{match} {given!r} is not a regular expression: {error}"
-        raise InputError(Sentence(wrong, given=str(match), error=error)) from None
+        raise InputError(
+            Sentence(
+                "{match} {given!r} is not a regular expression: {error}",
+                given=str(match),
+                error=error,
+            )
+        ) from None
     if encoding is None:
-        needs = "{match} {given!r} needs tokens, and the tokens of these rows are unknown"
-        raise InputError(Sentence(needs, given=match))
+        raise InputError(
+            Sentence(
+                "{match} {given!r} needs tokens, and the tokens of these rows are unknown",
+                given=match,
+            )
+        )
     texts = [token_text(token) for token in tokens_of(chosen, encoding)]
     has_match = [text is not None and pattern.search(text) is not None for text in texts]
     return chosen[has_match]
@@ -280,8 +314,7 @@ def resolve_rows(
         return rows
     parts = rows.split(",")
     for place, part in enumerate(parts):
-        is_token = any(character.isalpha() for character in part)
-        if is_token:
+        if any(map(str.isalpha, part)):
             parts[place] = str(_id_of_token(part, encoding, notes))
     return ",".join(parts)
 
@@ -289,14 +322,16 @@ def resolve_rows(
 def _id_of_token(text: str, encoding: Encoding, notes: Notes) -> int:
     """Return the ID of a text that is one token, by itself, after a space, or a special one."""
     for candidate, special in ((text, False), (f" {text}", False), (text, True)):
-        ids = ids_of_token(candidate, encoding.encode(candidate, special), encoding)
+        ids = Reading(encoding, special).ids_of_token(candidate)
         if len(ids) == 1:
             if candidate != text:
                 notes.add(f"{text!r} is not a token; this is the row of {candidate!r}")
             return int(ids[0])
-    what = f"{text!r} is {counted(len(encoding.encode(text)), 'token')}"
-    hint = hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size)))
-    raise InputError(f"{what}; a row is named by its ID or by one token", hint)
+    raise InputError(
+        f"{text!r} is {counted(len(Reading(encoding).ids(text)), 'token')}; "
+        "a row is named by its ID or by one token",
+        hint_at_token(text, map(encoding.token_bytes, range(encoding.vocabulary_size))),
+    )
 
 
 _SHOWN = {
@@ -339,8 +374,7 @@ def shown(token: bytes | None) -> str:
     if text.isascii() and text.isprintable() and "\\" not in text:
         # Most tokens are like this, and it is ten times as fast.
         return text.replace(" ", _SHOWN[" "])
-    previous_characters = f" {text}"
-    return "".join(map(_shown_character, text, previous_characters))
+    return "".join(map(_shown_character, text, f" {text}"))  # each with the one before it
 
 
 def _shown_character(character: str, previous: str) -> str:

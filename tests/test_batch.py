@@ -22,7 +22,7 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.oracles import gathered, of_ids
 from tests.readers import from_json
 from tests.transcripts import assert_height
@@ -33,16 +33,7 @@ OPENING = (
     "painting, married a rich widow, and established himself in a villa on the Riviera. "
     "(Though I rather thought it would have been Rome or Florence.)\n"
 )
-BOOKS_FIRST_INPUTS = [
-    [40, 367, 2885, 1464],
-    [1807, 3619, 402, 271],
-    [10899, 2138, 257, 7026],
-    [15632, 438, 2016, 257],
-    [922, 5891, 1576, 438],
-    [568, 340, 373, 645],
-    [1049, 5975, 284, 502],
-    [284, 3285, 326, 11],
-]
+BOOKS_FIRST_INPUTS = data(__name__)["first inputs of the book"]
 FIVE_IDS = ("batch", "--ids", "1,2,3,4,5")
 TOY = ("--vocab", "9", "--dim", "4")
 
@@ -186,15 +177,7 @@ def test_threads_take_turns_with_torchs_generator():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-LOADER = {
-    "batches": 2,
-    "batch_size": 8,
-    "max_length": 4,
-    "stride": 4,
-    "shuffle": False,
-    "keep_last": False,
-    "shapes": {"token": [50257, 2], "position": [4, 2]},
-}
+LOADER = data(__name__)["loader of the book"]
 
 
 def test_the_first_batch_of_the_verdict_is_the_books(in_process):
@@ -270,7 +253,7 @@ def test_chosen_columns_show_the_numbers_that_a_drawing_shows(in_process, snapsh
     snapshot("batch/chosen-columns-drawn.txt", in_process.ok(*words, "--draw").text)
 
 
-@pytest.mark.parametrize(("stride", "skips"), [(4, False), (5, True)])
+@cases
 def test_a_page_says_that_a_stride_skips_tokens(stride, skips):
     result = embcli.seeded(40, 2).batch([*range(40)], batch_size=1, stride=stride)
 
@@ -351,7 +334,7 @@ def test_windows_that_need_too_many_lines_name_the_tokens_left_out(snapshot):
 LEFT_OVER = {"max_length": 3, "stride": 2, "windows": True}
 
 
-@pytest.mark.parametrize(("index", "last"), [(0, "5"), (1, "10")])
+@cases
 def test_windows_of_a_batch_end_with_it_and_those_of_the_last_one_with_the_text(index, last):
     result = embcli.seeded(11, 2).batch([*range(11)], batch_size=2, index=index, **LEFT_OVER)
 
@@ -376,7 +359,7 @@ def test_two_pictures_are_refused_together(in_process):
         assert error == "embcli: --windows is another picture than --draw and --heat\n"
 
 
-@pytest.mark.parametrize("heat", [False, True])
+@cases
 def test_a_picture_shows_all_samples_that_fit(heat):
     result = embcli.seeded(40, 2).batch([*range(33)], draw=not heat).styled(heat=heat)
 

@@ -20,7 +20,7 @@ import tiktoken
 
 from embcli import formats, names
 from embcli.cli.app import command_line
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.runners import TIMEOUT, InProcess
 
 FOLDER = Path(__file__).parents[1] / "completions"
@@ -78,19 +78,7 @@ CASES = {
 
 
 # What is typed, and what becomes of it when TAB is pressed once.
-LINES = {
-    "embcli loo": "embcli lookup ",
-    "embcli lookup --encoding o": "embcli lookup --encoding o200k_",
-    "embcli lookup --show token,in": "embcli lookup --show token,input ",
-    "embcli lookup --columns=0:5 --wind": "embcli lookup --columns=0:5 --window ",
-    'embcli lookup "a b" --format "js': 'embcli lookup "a b" --format "json" ',
-    r"embcli lookup it\'s --wind": r"embcli lookup it\'s --window ",
-    "embcli lookup --seed x --wind": "embcli lookup --seed x --window ",
-    'embcli lookup "Every --wind': 'embcli lookup "Every --wind',
-    "embcli lookup 'Every --wind": "embcli lookup 'Every --wind",
-    "embcli lookup -- --wind": "embcli lookup -- --wind",
-    "embcli nonsense --wind": "embcli nonsense --wind",
-}
+LINES = data(__name__)["lines"]
 
 SETUP = {
     "bash": r"""

@@ -11,6 +11,7 @@ from wcwidth import wcswidth
 
 from embcli.formats import VIEWS, formats_for
 from embcli.seeded_layers.seeded import Seeded
+from tests.cases import cases
 from tests.oracles import live
 
 CAT = "the cat saw the dog the the the the the the"
@@ -70,7 +71,7 @@ def assert_places(words: str, places: list[int]) -> None:
     assert words.endswith("…") == (len(named) < len(places))
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@cases
 def test_a_picture_has_the_picked_rows_and_says_where_each_goes(in_process, width):
     token = live(Seeded(50257, 256))["token"]
     picked = sorted(set(CAT_IDS))

@@ -7,6 +7,7 @@ import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -333,7 +334,9 @@ def test_each_variable_each_error_and_each_extra_is_explained():
     sources = "".join([path.read_text() for path in ROOT.rglob("embcli/**/*.py")])
     variables = re.findall(r"\bEMBCLI_[A-Z]+(?:_[A-Z]+)*", sources)
     errors = [name for name in embcli.__all__ if name.endswith("Error")]
-    assert {*variables, *errors} <= {*NAMES}
+    assert {*variables} == {*get_args(names.Variable)}
+    made = {f"{kind}:" for kind in names.MADE_FROM_TEXT}
+    assert {*variables, *errors, *made} <= {*NAMES}
 
     project = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2]
     extras = re.findall(r"^(\w+) = \[", project.partition("\n[")[0], re.MULTILINE)

@@ -6,6 +6,7 @@ That other programs read back what the writers write is tested in test_writers.
 from __future__ import annotations
 
 import shlex
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -17,8 +18,12 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.formats import DataFormat
+from embcli.cli.app import COMMANDS
+from embcli.cli.command import NUMBERS
+from embcli.formats import CONTENTS, DataFormat
+from embcli.result import PageStyle
 from embcli.seeded_layers.seeded import Seeded
+from embcli.wording import load_facts
 from tests.oracles import assert_same_bits, live, normal
 from tests.readers import float32, from_json, from_ndjson, written
 
@@ -122,3 +127,21 @@ def test_parquet_holds_the_rows_that_ndjson_holds(in_process, tmp_path, monkeypa
     rows = parquet.read_table("rows.parquet").to_pylist()
     assert [nan_as_none(row) for row in rows] == lines
     assert len(rows) > 2
+
+
+# --- all verbs ------------------------------------------------------------------------------------
+
+
+def test_each_verb_has_a_row_for_its_content_and_for_what_its_page_leaves_out():
+    assert CONTENTS.keys() == {*COMMANDS, "merges", "tokenizers"} - {"explore"}
+    pages = {verb for verb, content in CONTENTS.items() if content != "text"}
+    data = {verb for verb in pages if CONTENTS[verb] != "page"}
+    suggested = load_facts("suggestions.json")
+    assert suggested["fewer lines"].keys() == pages
+    assert suggested["formats"].keys() == data
+
+
+def test_each_option_of_a_page_is_part_of_its_style():
+    options = {flag.name for group in NUMBERS for flag in group.flags()}
+    style = {field.name for field in fields(PageStyle)}
+    assert options - {"color", "format", "output"} == style - {"keeps_precision"}

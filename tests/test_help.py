@@ -5,20 +5,29 @@ The pages of help stand in tests/pages/VERB/help.txt.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
 from pathlib import Path
+from string import Formatter
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
+from embcli.cli import app, options
 from embcli.cli.app import command_line
 from embcli.wording import load_facts
+from tests.cases import data
 from tests.runners import InProcess
 from tests.transcripts import answered, assert_height
 
+ROOT = Path(__file__).parents[1]
 COMMANDS = command_line().commands
+PARAMETERS = {each.name for command in COMMANDS.values() for each in command.params}
+# Functions whose first value is the name of a parameter.
+CHECKS = ("Parameter", "check_choice", "check_choices", "check_number", "whole_number")
 PANELS = ("Input", "Model", "View", "Output")
 MOST_OPTIONS = 30
 
@@ -73,9 +82,41 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb):
 
 def test_no_words_are_of_an_option_that_is_gone():
     names = {verb: {each.name for each in COMMANDS[verb].params} for verb in COMMANDS}
-    all_names = set().union(*names.values())
     for owner, words in load_facts("options.json").items():
-        assert words.keys() <= names.get(owner, all_names), owner
+        assert words.keys() <= names.get(owner, PARAMETERS), owner
+
+
+# --- names of options -----------------------------------------------------------------------------
+
+
+def test_words_name_options_that_there_are():
+    flags = {flag for name in COMMANDS for each in COMMANDS[name].params for flag in each.opts}
+    for path in (ROOT / "README.md", *(ROOT / "embcli").rglob("*.*")):
+        if path.suffix in (".py", ".md", ".json") and path.name != "hints.json":
+            named = {*re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text())}
+            assert named <= flags.union(data(__name__)), path
+
+
+def test_sentences_name_parameters_that_there_are():
+    known = PARAMETERS | options._FLAGS.keys() | {None}
+    for path in (ROOT / "embcli").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(ast.Name("Sentence"), [ast.Constant(template)], values):
+                    named = {name for _, name, *_ in Formatter().parse(template)}
+                    assert named - {each.arg for each in values} <= known, (path, template)
+                case ast.Call(ast.Name(checks), [ast.Constant(name), *_]) if checks in CHECKS:
+                    assert name in known, (path, name)
+
+
+@pytest.mark.parametrize("verb", app.COMMANDS)
+def test_a_command_passes_on_each_option_of_its_text(verb):
+    function = app.COMMANDS[verb][0].function
+    given = inspect.signature(function).parameters.get("given")
+    if given is not None:
+        options_of_text = {flag.name for flag in given.annotation.flags()}
+        for name in options_of_text - {"text", "file", "ids"}:
+            assert f"given.{name}" in inspect.getsource(function), name
 
 
 # --- the examples ---------------------------------------------------------------------------------

@@ -306,7 +306,7 @@ def test_what_a_model_does_beyond_its_rows_is_said(in_process, snapshot):
     snapshot("lookup/what-models-do-beyond-their-rows.txt", "\n".join(told))
 
 
-@pytest.mark.parametrize("model_type", ["llama", "gemma", "mamba", "nobody's"])
+@cases
 def test_a_model_that_adds_no_positions_has_none_to_show(model_type, in_process):
     words = ("lookup", "--ids", "1", "--from", model({"model_type": model_type}, "TOKEN"))
     learned = in_process(*words, "--position", "learned", "-f", "json")
@@ -400,7 +400,7 @@ def test_where_one_of_two_models_scales_it_is_told_once(in_process):
         assert told.count("the model multiplies them by 55.4256") == 1
 
 
-@pytest.mark.parametrize("model_type", ["gemma", "marian"])
+@cases
 def test_torch_is_not_imported_to_scale_and_to_add(model_type, monkeypatch):
     config, names, _ = CASES[model_type]
     path = model({"model_type": model_type, **config}, names)

@@ -299,7 +299,7 @@ def test_spans_of_words_are_those_of_the_text_and_not_of_its_plain_letters(
     ]
 
 
-@pytest.mark.parametrize("name", ["word_pieces", "suffixed"])
+@cases
 @given(text=st.text("aeffortEveryoné日 \u0301!", max_size=30))
 @example(text="everyone effort")
 def test_parts_of_words_keep_their_marks_and_decode_without_them(name, text, saved):
@@ -312,7 +312,7 @@ def test_parts_of_words_keep_their_marks_and_decode_without_them(name, text, sav
     assert ours.decode(ours.encode(text)).decode() == theirs.decode(encoded.ids, False)
 
 
-@pytest.mark.parametrize("format", ["table", "markdown", "csv", "json"])
+@cases
 def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
     in_process, tmp_path, format
 ):

@@ -21,6 +21,7 @@ from embcli.seeded_layers.build import Build
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource, file_name
 from embcli.store import Store
+from tests.cases import cases
 from tests.oracles import assert_same_bits, live
 from tests.readers import as_npy
 from tests.runners import TIMEOUT
@@ -211,7 +212,7 @@ def test_a_write_that_fails_leaves_nothing(store):
     assert in_folder(store) == {path(store).name}
 
 
-@pytest.mark.parametrize("folder", ["/proc/none", "a file"])
+@cases
 def test_a_folder_that_cannot_be_written_is_noted_and_done_without(tmp_path, folder):
     (tmp_path / "a file").touch()
     notes = Notes()
@@ -270,17 +271,7 @@ def test_without_a_home_there_is_no_cache_and_a_note(monkeypatch, in_process):
     assert "set EMBCLI_CACHE_DIR" in in_process.refused("cache")
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        "batch --ids 1,2,3,4,5 --batch-size 1 --draw",
-        "lookup --ids 1,2",
-        "neighbors --ids 1",
-        "audit",
-        "positions",
-        "weights",
-    ],
-)
+@cases
 def test_each_verb_keeps_the_layers_that_it_draws_unless_told_not_to(in_process, here, verb):
     words = [*verb.split(), *WORDS]
     drawn = in_process.ok(*words, "--no-cache").out

@@ -56,7 +56,7 @@ def of_story(name):
     )
 
 
-@pytest.mark.parametrize("name", ["words", "words1"])
+@cases
 def test_words_are_those_of_the_chapter(name):
     encoding = encodings.get(f"{name}:story")
     tokens, marks = of_story(name)

@@ -116,14 +116,14 @@ def test_without_learned_positions_the_input_rows_are_the_token_rows():
     assert "the input rows are the token rows" in note
 
 
-@pytest.mark.parametrize("kind", ["sinusoidal", "none"])
+@cases
 def test_only_learned_positions_have_a_context_length(in_process, kind):
     found = looked_up(in_process, "--context-length", "2", "--position", kind)
 
     assert len(found["tokens"]) == 5
 
 
-@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "none"])
+@cases
 def test_windows_begin_anew_at_the_context_length(in_process, kind):
     found = looked_up(in_process, "--context-length", "2", "--position", kind, "--window")
 
@@ -169,7 +169,7 @@ def test_a_screen_has_as_many_tokens_as_leave_room_for_the_page(
     snapshot(f"lookup/{name}", screen)
 
 
-@pytest.mark.parametrize("dim", [1, 40, 41, 300])
+@cases
 def test_a_trace_shows_the_sums_of_torchs_numbers(dim):
     """Above 40 columns it leaves out those in the middle."""
     seeded = Seeded(50, dim)
@@ -210,7 +210,7 @@ def test_a_trace_fits_a_narrow_page(snapshot):
     snapshot("lookup/narrow-trace.txt", str(result.styled(width=40)))
 
 
-@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "none"])
+@cases
 def test_a_page_of_one_token_at_two_positions(in_process, snapshot, kind):
     words = ("lookup", " the cat saw on the dog", "--only", " the", "--dim", "2")
 

@@ -57,16 +57,7 @@ def without_cost(text: str) -> dict[str, object]:
     return document
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "tokenize 'Every [bold] \x1b[31m\u202e \U0001f600'",
-        "lookup --ids 2,3,5,1 --vocab 6 --dim 3",
-        "weights --vocab 6 --dim 3",
-        "compare",
-        "info",
-    ],
-)
+@cases
 def test_json_on_a_terminal_is_the_same_document(in_process, tmp_path, monkeypatch, command):
     monkeypatch.setenv("EMBCLI_CACHE_DIR", str(tmp_path / "x\x9b2J\u202e"))
     words = (*shlex.split(command), "-f", "json")

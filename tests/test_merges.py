@@ -206,7 +206,7 @@ def test_the_steps_of_a_vocabulary_lead_to_its_tokens(kind, value, tmp_path):
     assert {*found} == {"piece", "step", "left", "right", value, "id", "token"}
 
 
-@pytest.mark.parametrize("kind", ["t5", "bert", "unigrams"])
+@cases
 def test_a_vocabulary_that_merges_nothing_is_refused(tmp_path, kind):
     with pytest.raises(InputError, match=r"has no merges; tokenize lists its tokens"):
         vocabulary(kind, tmp_path).merges("ab")
@@ -226,14 +226,14 @@ def test_pieces_are_drawn_as_trees_side_by_side(in_process, snapshot, options):
     snapshot("merges/trees.txt", page)
 
 
-@pytest.mark.parametrize("format", ["table", "svg"])
+@cases
 def test_a_tree_that_is_wider_than_the_page_is_listed_in_every_format(in_process, format):
     for symbols, is_drawn in ((27, True), (28, False)):
         words = ("tokenize", "a" * symbols, "--draw", "-f", format, "--width", "80")
         assert ("drawn:" not in in_process.ok(*words).text) == is_drawn
 
 
-@pytest.mark.parametrize("text", ["unbelievable", "日本語", "internationalisations"])
+@cases
 def test_the_branches_of_a_tree_are_numbered_in_the_order_of_the_merges(text):
     (piece,) = model("gpt2").merges(text).pieces
     lines = tree_lines(piece, dict.fromkeys(piece.ids))
@@ -253,7 +253,7 @@ def covers(line: str, word: re.Match[str], cell: int) -> bool:
     return start <= cell < start + cell_len(word[0])
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@cases
 def test_the_numbers_below_a_tree_are_apart(kind, tmp_path):
     opened = vocabulary(kind, tmp_path)
 

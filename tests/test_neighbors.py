@@ -18,6 +18,7 @@ from embcli.model import Model
 from embcli.names import Metric
 from embcli.seeded_layers.seeded import Seeded
 from tests import transcripts
+from tests.cases import cases
 from tests.oracles import Stub, StubSource, live, normal
 from tests.runners import InProcess
 from tests.test_search import first, reference
@@ -150,7 +151,7 @@ def written_by_lookup(in_process: InProcess, show: str) -> bytes:
     return in_process.ok(*words).out
 
 
-@pytest.mark.parametrize("show", ["token", "input"])
+@cases
 def test_what_lookup_writes_is_what_vector_reads(in_process, show):
     """A token is nearest to its own row, at the distance 0; with its position it is not."""
     piped = written_by_lookup(in_process, show)
@@ -269,15 +270,7 @@ def test_an_empty_line_has_no_neighbours(in_process):
     assert "no tokens" in error
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "lookup hi --from m.safetensors",
-        "neighbors --ids 5 --from m.safetensors",
-        "audit m.safetensors --fail-on zero",
-        "diff m.safetensors m.safetensors",
-    ],
-)
+@cases
 def test_a_tokenizer_of_more_or_far_fewer_tokens_than_rows_is_doubted(in_process, command):
     Path("vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nhello\nworld\n")
     words = command.split()
@@ -304,3 +297,10 @@ def test_bars_are_exact_in_a_picture():
 
     lengths = [float(length) for length in re.findall(r"M0 6h(\S+)v12", svg)]
     assert lengths == pytest.approx(neighbors.search.rankings[0].scores, abs=1e-4)
+
+
+def test_a_term_is_read_as_the_text_is():
+    end = "<|endoftext|>"
+    model = embcli.seeded(dim=2)
+    (query,) = model.neighbors(end, special=True, plus=[end]).queries
+    assert query.all_ids.tolist() == [50256, 50256]

@@ -241,10 +241,7 @@ def test_output_may_be_a_pipe_with_a_name(process, tmp_path):
     os.close(reader)
 
 
-@pytest.mark.parametrize(
-    ("form", "name"),
-    [("ndjson", "old.ndjson")],
-)
+@cases
 def test_a_disk_that_fills_up_leaves_the_earlier_file_as_it_was(
     in_process, old, long_file, form, name
 ):

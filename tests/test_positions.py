@@ -192,7 +192,7 @@ def test_a_row_of_zeros_has_no_cosine():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])
+@cases
 def test_chosen_similarities_are_those_of_the_whole(kind):
     whole = table(kind, similarity=True).similarity
 

@@ -16,6 +16,7 @@ from embcli.errors import LayerError
 from embcli.layer import Layer, Summary
 from embcli.seeded_layers.drawing import DrawnLayer
 from embcli.seeded_layers.seeded import Seeded
+from tests.cases import cases
 from tests.oracles import assert_same_bits, live
 
 NAMES = ("token", "position")
@@ -180,7 +181,7 @@ def test_a_seed_is_taken_as_torch_takes_it(in_process, tmp_path, monkeypatch, se
     assert len(kept) == 1
 
 
-@pytest.mark.parametrize(("name", "size"), [("token", "vocab"), ("position", "context_length")])
+@cases
 def test_a_layer_larger_than_the_machine_is_refused_and_one_as_large_is_not(
     monkeypatch, name, size
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from embcli.cli import input
 from embcli.cli.input import read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
+from embcli.tokens import Reading
 from tests.cases import cases
 
 IDS = st.lists(st.integers(0, 10**18 - 1), max_size=20)
@@ -147,3 +149,17 @@ def test_ids_are_read_from_the_pipe(argument, monkeypatch):
 
     pipe(monkeypatch, b"[5, 1]\r\n")
     assert ids(read(ids="-")) == [[5, 1]]
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+@cases
+def test_what_changes_all_texts_stands_in_one_place(in_process, monkeypatch, line):
+    expected = in_process.ok(*shlex.split(line.lower())).out
+    assert in_process(*shlex.split(line)).out != expected
+
+    ids = Reading.ids
+    monkeypatch.setattr(Reading, "ids", lambda self, text: ids(self, text.lower()))
+
+    assert in_process.ok(*shlex.split(line)).out == expected

@@ -16,6 +16,7 @@ from embcli.page import export
 from embcli.text import encode_sequences
 from embcli.tokens import Tokens
 from embcli.verbs.tokenize import Tokenization
+from tests.cases import cases
 from tests.readers import from_ndjson, written
 from tests.test_huggingface import saved
 from tests.test_tokens import GPT2, HARMONY, id_sequences, of_lines, of_text, texts
@@ -165,7 +166,7 @@ def test_the_page_has_rows_and_shared_characters(snapshot, name, given, width):
     snapshot(f"tokenize/{name}.txt", page(given, width))
 
 
-@pytest.mark.parametrize("unit", ["word ", " 日"])
+@cases
 def test_a_long_text_is_cut_in_the_middle_and_says_so(unit):
     text = unit * 300
     _, note, _ = page(text).split("\n\n", 2)

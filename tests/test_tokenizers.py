@@ -12,6 +12,7 @@ import embcli
 from embcli import encodings
 from embcli.errors import InputError
 from embcli.tokens import shown
+from tests.cases import cases
 from tests.test_huggingface import SENTENCES, saved
 from tests.test_page import ESCAPE
 
@@ -56,7 +57,7 @@ def lines_of_text(name: str, text: str) -> list[int]:
 RUNNING = "Every effort\n\n日本 moves you\nUnbelievable: unwillingly!"
 
 
-@pytest.mark.parametrize("columns", ["40", "80", "200"])
+@cases
 def test_running_text_has_all_tokens_and_counts_them_by_lines(in_process, columns):
     names = ["gpt2", "o200k_base"]
     words = ("tokenize", RUNNING, "--encoding", PAIR, "--color", "always")

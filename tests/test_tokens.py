@@ -132,7 +132,7 @@ def has_known_width(text: str) -> bool:
 
 
 # All tokens of the first encoding of OpenAI, and some of the last one, which has four times more.
-@pytest.mark.parametrize(("name", "step"), [("gpt2", 1), ("o200k_harmony", 7)])
+@cases
 def test_every_token_is_shown_in_its_own_way_and_in_a_known_width(name, step):
     encoding = encodings.get(name)
 

@@ -29,7 +29,7 @@ from embcli.encodings.pieces import Unigrams
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.verbs.audit.measure import unused
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.files.made import closed, numbered
 
 # The types of tokens in a GGUF.
@@ -262,23 +262,7 @@ def test_the_bos_and_eos_that_a_file_does_not_name_are_those_of_llama_cpp(tmp_pa
 
 # --- SentencePiece --------------------------------------------------------------------------------
 
-LOWNESS = {  # the scores with the other sign
-    "▁": 60.0,
-    "a": 61.0,
-    "b": 62.0,
-    "c": 63.0,
-    "é": 64.0,
-    "!": 65.0,
-    "▁a": 3.0,
-    "ab": 2.0,
-    "▁ab": 5.0,
-    "aa": 2.0,
-    "▁▁": 1.0,
-    "ba": 7.0,
-    "bab": 4.0,
-    "!▁": 6.0,
-    "<tool>": 0.0,
-}
+LOWNESS = data(__name__)["lowness"]  # the scores with the other sign
 PIECES = ["<unk>", "<s>", "</s>", *BYTE_TOKENS, *LOWNESS]
 SCORES = [0.0] * 259 + [-lowness for lowness in LOWNESS.values()]
 PIECE_KINDS = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * 14, ADDED]
@@ -298,7 +282,7 @@ def merged_by_score(spelled: str) -> list[int]:
     return ids_of(merged([*spelled], lowness), PIECES)
 
 
-@pytest.mark.parametrize("leads", [True, False])
+@cases
 def test_pieces_are_merged_by_their_scores(tmp_path, leads):
     path = pieces(tmp_path / "m.gguf", add_space_prefix=leads)
     encoding = encodings.get(path)
@@ -472,7 +456,7 @@ def test_word_pieces_are_those_of_the_vocabulary_that_was_converted(tmp_path, st
     assert encoding.vocabulary_size == 8
 
 
-@pytest.mark.parametrize("model", ["gpt2", "llama", "t5", "rwkv"])
+@cases
 def test_a_row_without_a_token_has_only_an_invented_name(tmp_path, model):
     words = ["<unk>", "[PAD1]", "[PAD2]", "a", "[PAD4]", "[PAD]"]
     kinds = [UNKNOWN, UNUSED, NORMAL, NORMAL, UNUSED, UNUSED]
@@ -539,24 +523,7 @@ def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path):
             assert {*ids.tolist()} <= {*range(encoding.vocabulary_size)}
 
 
-UNIGRAMS = {
-    "<pad>": 0.0,
-    "</s>": 0.0,
-    "<unk>": 0.0,
-    "▁": -2.0,
-    "▁a": -1.5,
-    "a": -2.7,
-    "b": -2.25,
-    "ab": -3.0,
-    "▁ab": -4.0,
-    "ba": -3.5,
-    "bab": -4.75,
-    "aa": -3.3,
-    "▁b": -4.5,
-    "f": -6.0,
-    "fi": -7.0,
-    "é": -9.0,
-}
+UNIGRAMS = data(__name__)["unigrams"]
 WITHOUT_SPACE = {word: score for word, score in UNIGRAMS.items() if word != "▁"}
 
 

@@ -69,7 +69,7 @@ def test_of_more_than_200_chosen_rows_those_in_the_middle_are_left_out(rows, lin
     assert page.count("row 400 (1 of 201)") == count
 
 
-@pytest.mark.parametrize("length", [1024, 50257])
+@cases
 def test_only_the_token_layer_has_an_encoding(length):
     seeded = Seeded(50257, 2, length)
     model = Model(SeededSource(seeded, None, encodings.get("gpt2")))

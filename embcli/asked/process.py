@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from embcli.errors import InputError
+from embcli.errors import InputError, variable
 
 SECONDS = 300  # of waiting for an answer, which takes a minute of processor time at most
 _LONGEST = 1 << 28  # bytes of an answer, in which a tokenizer can have 50 MB
@@ -70,7 +70,7 @@ def why_not() -> str:
     """Return why nothing can be asked; empty if it can."""
     from importlib.util import find_spec
 
-    if os.environ.get("EMBCLI_ASK") == "0":
+    if variable("EMBCLI_ASK") == "0":
         return "EMBCLI_ASK is 0"
     if sys.version_info < (3, 11):
         return "needs Python 3.11"

@@ -5,7 +5,6 @@ writes the result, and gives the exit status. The tour takes the same results wi
 """
 
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -15,8 +14,8 @@ from embcli.atomic import refuse_replacing
 from embcli.cli import groups
 from embcli.cli.console import say
 from embcli.cli.options import ShownIn, as_flag, flag_of
-from embcli.errors import OutputError
-from embcli.formats import SUFFIXES, FormatName, content_of, or_list
+from embcli.errors import OutputError, variable
+from embcli.formats import ALIASES, FORMATS, SUFFIXES, FormatName, content_of, or_list
 from embcli.names import MATRICES, OUTPUTS
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class Command:
             output = ResultWriter(path=path)
         else:
             style = PageStyle(**_style_options(options))
-            default = os.environ.get("EMBCLI_FORMAT", "")
+            default = variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES))
             format = chosen_format(content, options.get("format"), name, default)
             _refuse_options(format, options, path, self.flags)
             shown = options.get("show") or ()

@@ -42,8 +42,7 @@ def prepare(request: str) -> list[str]:
     bash_words = os.environ.setdefault("COMP_WORDS", PROGRAM)
     if not number_in("COMP_CWORD"):
         os.environ["COMP_CWORD"] = "1"
-    typed = os.environ.get("_TYPER_COMPLETE_ARGS") or bash_words
-    return typed.split()[1:]
+    return (os.environ.get("_TYPER_COMPLETE_ARGS") or bash_words).split()[1:]
 
 
 def script(shell: str) -> str:
@@ -60,11 +59,11 @@ def install(shell: str) -> str:
     from embcli.atomic import destination, explaining_failure
 
     if shell not in _FILES:
-        hint = (
+        raise OutputError(
+            f"completion for {shell} is not installed by embcli",
             f"embcli --show-completion {shell} prints the script: "
-            "add it to the file that $PROFILE names"
+            "add it to the file that $PROFILE names",
         )
-        raise OutputError(f"completion for {shell} is not installed by embcli", hint)
     name, preparation = _FILES[shell]
     path = Path.home() / name
     block = f"{preparation}{script(shell)}\n".encode()

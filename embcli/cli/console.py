@@ -102,8 +102,12 @@ class PrintedNotes(Notes):
         from rich.live import Live
         from rich.text import Text
 
-        name = Text(in_line(f"embcli: {what}"))
-        with Live(name, console=Console(stderr=True), auto_refresh=False, transient=True):
+        with Live(
+            Text(in_line(f"embcli: {what}")),
+            console=Console(stderr=True),
+            auto_refresh=False,
+            transient=True,
+        ):
             yield
 
     def finish(self) -> None:

@@ -30,6 +30,7 @@ _FACTS = vars(names) | {
     "JOINED_KINDS": ", ".join(JOINED_KINDS),
     "FAULTS": ", ".join((*names.FAULT_GROUPS, *names.FAULTS)),
     "FORMATS": or_list(tuple(FORMATS)),
+    "MADE_FROM_TEXT": ", or ".join(names.SPELLED_FROM_TEXT),
 }
 _SHOWN_IN: dict[str, tuple[FormatName, ...]] = {
     "pages": VIEWS,
@@ -47,11 +48,13 @@ class ShownIn(NamedTuple):
 
 
 def flag_of(parameter: str) -> str:
-    """Return a parameter of the library as a user types it.
+    """Return a parameter of the library, or a variable of the environment, as a user types it.
 
-    >>> flag_of("context_length"), flag_of("path")
-    ('--context-length', '--from')
+    >>> flag_of("context_length"), flag_of("path"), flag_of("EMBCLI_THEME")
+    ('--context-length', '--from', 'EMBCLI_THEME')
     """
+    if parameter.isupper():
+        return parameter
     return _FLAGS.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
@@ -89,8 +92,9 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
     annotation = Annotated[annotation, info]
     if "shown_in" in words:
         annotation = Annotated[annotation, ShownIn(_SHOWN_IN[words["shown_in"]])]
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 # --- what annotations say ---

@@ -42,8 +42,10 @@ class ResultWriter:
 
     def __post_init__(self) -> None:
         if self._on_a_terminal and FORMATS[self.format].binary:
-            wrong = "binary data is not for a terminal; pipe it to another program"
-            raise OutputError(f"{wrong}, or name a file with --output")
+            raise OutputError(
+                "binary data is not for a terminal; pipe it to another program, "
+                "or name a file with --output"
+            )
 
     def write(self, result: Result | bytes) -> int:
         """Write a result, as a page or as data, or bytes of a text; return the exit status."""

@@ -36,7 +36,7 @@ from embcli.encodings.tiktoken import (
     import_tiktoken,
 )
 from embcli.errors import InputError, Notes, RangeError
-from embcli.names import MADE_FROM_TEXT
+from embcli.names import MADE_FROM_TEXT, SPELLED_FROM_TEXT
 from embcli.wording import Sentence
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     if path is not None:
         return _of_path(path, name, remarks)
     if name.lower() not in DEFINITIONS:
-        raise _unknown_error(
-            name, [*DEFINITIONS, "words:story", "bpe:story:400", *models.MODEL_TO_ENCODING]
-        )
+        examples = [spelled.replace("TEXTFILE", "story") for spelled in SPELLED_FROM_TEXT]
+        raise _unknown_error(name, [*DEFINITIONS, *examples, *models.MODEL_TO_ENCODING])
     return _of_tiktoken(name.lower())
 
 
@@ -124,7 +123,7 @@ def _unknown_error(name: str, known: list[str]) -> RangeError:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), dict.fromkeys(known), n=3, cutoff=0.5)
-    hint = f"encodings are {', '.join(DEFINITIONS)}, words:TEXTFILE and bpe:TEXTFILE:N"
+    hint = f"encodings are {', '.join(DEFINITIONS)}, {' and '.join(SPELLED_FROM_TEXT)}"
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     return RangeError(f"no encoding or model is named {name[:60]!r}; {hint}")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from embcli.encodings.encoding import MAX_FILE_SIZE, Encoding, OwnWords
 from embcli.encodings.merging import NEVER, Pair, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, Notes
+from embcli.names import MadeFromText
 from embcli.store import Store
 from embcli.wording import DATA, counted, in_bytes, in_data
 
@@ -32,20 +34,30 @@ _BYTES = 256  # the tokens that BPE begins with
 
 
 def made_from_text(name: str, notes: Notes) -> Encoding:
-    """Return the encoding `words:PATH`, `words1:PATH` or `bpe:PATH:N`; remarks go to the notes.
+    """Return the encoding with a name such as `words:PATH`; remarks go to the notes.
 
-    Raises InputError for a text that cannot be read or is empty, and for N that is no whole number
-    of at least 256.
+    Raises InputError for a text that cannot be read or is empty.
     """
     kind, _, place = name.partition(":")
     if "," in place:
         raise InputError(f"{place!r} has a comma, which separates encodings; rename the file")
-    if kind != "bpe":
-        return WordsEncoding(name, _read(place), has_unknown=kind == "words")
+    match cast("MadeFromText", kind):
+        case "words":
+            return WordsEncoding(name, _read(place), has_unknown=True)
+        case "words1":
+            return WordsEncoding(name, _read(place), has_unknown=False)
+        case "bpe":
+            return _byte_pairs(name, place, notes)
+
+
+def _byte_pairs(name: str, place: str, notes: Notes) -> Encoding:
+    """Return the encoding `bpe:PATH:N`; raises InputError for N that is not a number from 256."""
     path, _, size = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
-        wrong = f"{name!r} is not like bpe:story.txt:1000"
-        raise InputError(f"{wrong}: N counts bytes and merges, at least 256, at most 999999999")
+        raise InputError(
+            f"{name!r} is not like bpe:story.txt:1000: "
+            "N counts bytes and merges, at least 256, at most 999999999"
+        )
     count = int(size) - _BYTES
     tokens = _learnt(_read(path), count, notes)
     if len(tokens) < count:

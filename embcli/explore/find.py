@@ -83,16 +83,15 @@ class FindScreen(ExplorerScreen):
         """List the tokens of the text and the words that contain its last word."""
         text = self.query_one("#text", Input).value
         most_tokens = 1000
-        encoding = self.matrix.model.encoding
+        model = self.matrix.model
         tokens = []
-        if encoding and text:
-            with suppress(EmbcliError):  # a file of vectors does not have the word
-                tokens = encoding.encode(text)[:most_tokens].tolist()
+        with suppress(EmbcliError):  # a file of vectors does not have the word
+            tokens = model.tokens(text).ids[:most_tokens].tolist()
         self.ids = [*tokens, *containing(self.app.words, text)]
 
         table = self.query_one(ListTable)
         table.clear()
-        found = tokens_of(np.array(self.ids, np.int64), encoding)
+        found = tokens_of(np.array(self.ids, np.int64), model.encoding)
         for place, token in enumerate(found):
             kind = f"token {place}" if place < len(tokens) else "word"
             row = right(str(self.ids[place]))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast, get_args
 
 from rich.console import Console
 
-from embcli.errors import InputError
-from embcli.names import Background
+from embcli.errors import variable
+from embcli.names import Background, Theme
 from embcli.wording import number_in
 
 
@@ -55,13 +55,11 @@ def pipe_width() -> int:
 def terminal_background() -> Background:
     """Return the background that the environment names, or a dark one.
 
-    Raises InputError if EMBCLI_THEME is not a theme.
+    Raises RangeError if EMBCLI_THEME is not a theme.
     """
-    theme = os.environ.get("EMBCLI_THEME") or "auto"
+    theme = variable("EMBCLI_THEME", get_args(Theme))
     if theme in get_args(Background):
         return cast("Background", theme)
-    if theme != "auto":
-        raise InputError(f"EMBCLI_THEME {theme[:40]!r} is not dark, light or auto")
     # COLORFGBG has the numbers of two colours among 16, `15;0`: the last is the background.
     number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return "light" if number in ("7", "15") else "dark"

@@ -1,15 +1,15 @@
 """Kinds of positions, one file each; this file names them and their options, without numpy.
 
 The verb `positions` shows the kinds, `lookup` adds some of them to token rows. To add a kind, write
-its file, add its name and options here, and its case to `verbs/positions/`.
+its file, add its name and row here, and its case to `verbs/positions/`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from embcli.errors import InputError
-from embcli.names import Strings
+from embcli.names import SHORT_LENGTH, Strings
 from embcli.wording import Parameter, Sentence
 
 # The verb `positions` shows the former, and a lookup adds the latter to token rows.
@@ -25,13 +25,31 @@ _NAMES = {
     "absolute": "learned",
     **{kind: kind for kind in (*KINDS, NO_POSITIONS)},
 }
-# The options that a kind has; `ids` names the token row that positions are applied to, which a
-# seed draws.
-OPTIONS: dict[PositionKind, Strings] = {
-    "learned": ("seed",),
-    "sinusoidal": (),
-    "relative": ("ids", "seed"),
-    "rotary": ("ids", "pairing", "seed", "theta"),
+LARGEST_DISTANCE = 16  # k of relative positions: larger distances have the same row
+
+
+class KindRow(NamedTuple):
+    """The options of a kind of positions, the rows that it reads, and its numbers."""
+
+    options: Strings = ()  # `ids` names the token row, which a seed draws
+    layers: Strings = ()
+    layers_of_similarity: Strings = ()  # those that only its similarities read
+    layer_rows: int = 0  # of its position layer; 0 for T
+    length: int = 0  # T by default; 0 for that of the model
+    columns_per_number: int = 1
+
+
+ROWS: dict[PositionKind, KindRow] = {
+    "learned": KindRow(("seed",), layers=("position",)),
+    "sinusoidal": KindRow(),
+    "relative": KindRow(
+        ("ids", "seed"),
+        layers=("position",),
+        layers_of_similarity=("token",),
+        layer_rows=2 * LARGEST_DISTANCE + 1,
+        length=SHORT_LENGTH,
+    ),
+    "rotary": KindRow(("ids", "pairing", "seed", "theta"), layers=("token",), columns_per_number=2),
 }
 
 
@@ -46,7 +64,7 @@ def kind_named(name: str | None) -> Any:
 def check_options(kind: PositionKind, **options: object) -> None:
     """Raise InputError for an option that only other kinds have; None means it was not chosen."""
     for option, value in options.items():
-        if value is not None and option not in OPTIONS[kind]:
+        if value is not None and option not in ROWS[kind].options:
             wrong = "{option} is not an option of {kind} positions; these have it: {others}"
-            others = ", ".join([each for each in KINDS if option in OPTIONS[each]])
+            others = ", ".join([each for each in KINDS if option in ROWS[each].options])
             raise InputError(Sentence(wrong, option=Parameter(option), kind=kind, others=others))

@@ -89,9 +89,12 @@ def products(left: np.ndarray, right: np.ndarray, metric: Similarity) -> np.ndar
     right = right.astype(np.float64)
     # A weight may be infinite, and a product may be too large for float32.
     with np.errstate(invalid="ignore", over="ignore"):
-        if metric == "cosine":
-            left = left / np.linalg.norm(left, axis=1, keepdims=True)
-            right = right / np.linalg.norm(right, axis=1, keepdims=True)
+        match metric:
+            case "cosine":
+                left = left / np.linalg.norm(left, axis=1, keepdims=True)
+                right = right / np.linalg.norm(right, axis=1, keepdims=True)
+            case "dot":
+                pass
         return np.asarray(left @ right.T, np.float32)
 
 
@@ -100,5 +103,4 @@ def frequencies(dim: int, theta: float) -> np.ndarray:
 
     It is the angle of pair i at position 1.
     """
-    pairs = np.arange((dim + 1) // 2)
-    return theta ** (-2 * pairs / dim)
+    return theta ** (-2 * np.arange((dim + 1) // 2) / dim)

@@ -13,11 +13,11 @@ import numpy as np
 from embcli.binary import quoted
 from embcli.errors import InputError, Notes
 from embcli.layer import Layers, Source, shape_of
-from embcli.names import DEFAULT_CONTEXT_LENGTH, SHORT_LENGTH
-from embcli.positions import DEFAULT_KIND, PositionKind
-from embcli.positions.relative import LARGEST_DISTANCE
+from embcli.names import DEFAULT_CONTEXT_LENGTH
+from embcli.positions import DEFAULT_KIND, ROWS, PositionKind
 from embcli.recipe import AddPosition
-from embcli.tokens import Tokens, check_ids
+from embcli.text import Sequences, encode_sequences
+from embcli.tokens import check_ids
 from embcli.wording import Sentence
 
 
@@ -32,8 +32,8 @@ class ModelPositions(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """The columns of its first matrix: pairs of columns for rotary positions, otherwise D."""
-        return self.dim // 2 if self.kind == "rotary" else self.dim
+        """The columns of its first matrix: D, or D/2 for pairs of columns."""
+        return self.dim // ROWS[self.kind].columns_per_number
 
 
 def positions_of(
@@ -89,12 +89,11 @@ def _why_default(source: Source) -> str:
 
 def _default_length(source: Source, kind: PositionKind) -> int:
     """Return T for positions that are drawn or computed."""
-    if kind == "relative":
-        return SHORT_LENGTH  # distances belong to a T, not to a layer
+    length = ROWS[kind].length
     shape = source.shape("position")
-    if source.origin.is_seeded and shape is not None:
-        return shape[0]
-    return DEFAULT_CONTEXT_LENGTH
+    if not length and source.origin.is_seeded and shape is not None:
+        length, _ = shape
+    return length or DEFAULT_CONTEXT_LENGTH
 
 
 def open_layers(
@@ -104,18 +103,16 @@ def open_layers(
     is_similarity: bool,
     notes: Notes,
 ) -> Layers:
-    """Open the layers that this kind needs; raise InputError for a token ID without a row.
-
-    Rotary positions rotate a token row; relative ones are multiplied by it for similarities.
-    """
+    """Open the layers that this kind needs; raise InputError for a token ID without a row."""
+    row = ROWS[model_positions.kind]
+    layers = row.layers
+    if is_similarity:
+        layers += row.layers_of_similarity
     wanted: dict[str, np.ndarray | None] = {}
-    if model_positions.kind == "rotary" or (model_positions.kind == "relative" and is_similarity):
+    if "token" in layers:
         wanted["token"] = token_ids
-        tokens = Tokens(token_ids, np.array([0, 1]), source.encoding)
+        tokens = encode_sequences(Sequences(ids=(token_ids,)), source.encoding)
         check_ids(tokens, shape_of(source, "token")[0])
-    if model_positions.kind in ("learned", "relative"):
+    if "position" in layers:
         wanted["position"] = None
-    position_rows = model_positions.length
-    if model_positions.kind == "relative":
-        position_rows = 2 * LARGEST_DISTANCE + 1
-    return source.resized(position_rows).open(wanted, notes)
+    return source.resized(row.layer_rows or model_positions.length).open(wanted, notes)

@@ -10,10 +10,9 @@ import numpy as np
 
 from embcli.layer import Layer
 from embcli.names import Similarity
+from embcli.positions import LARGEST_DISTANCE
 from embcli.positions.kind import PositionMatrix, Rows, ShownPositions, products
 from embcli.wording import counted
-
-LARGEST_DISTANCE = 16  # k: larger distances have the same row
 
 
 def relative(

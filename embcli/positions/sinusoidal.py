@@ -71,6 +71,8 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
         return waves(dim, positions).astype(np.float32)
     if step.sinusoid_formula == "sines, cosines in float64":
         return _sinusoids_in_float64(dim, positions)
+    if step.sinusoid_formula != "sines, cosines":
+        raise NotImplementedError(step.sinusoid_formula)
 
     load_torch()
     import torch

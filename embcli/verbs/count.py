@@ -26,6 +26,7 @@ from embcli.records import FieldType, Names, NumbersBy, Piece, Records
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.text import original_bytes
+from embcli.tokens import Reading
 from embcli.wording import Sentence, counted, in_bytes, in_data
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Counting:
         if self.fail_above is not None:
             whole_number("fail_above", self.fail_above, 0)
         for encoding in self.encodings:
-            encoding.encode("", self.special)
+            self._reading(encoding).ids("")
         tokens = {encoding.name: 0 for encoding in self.encodings}
         self.total = Count("total", 0, tokens, 0, 0)
 
@@ -135,15 +136,18 @@ class Counting:
 
         tokens = {}
         for encoding in self.encodings:
-            # A model reads some tokens around the text, too.
-            added = sum(map(len, encoding.bos_eos)) if self.special else 0
-            tokens[encoding.name] = added + len(encoding.encode(text, self.special))
+            reading = self._reading(encoding)
+            added = sum(map(len, reading.added))
+            tokens[encoding.name] = added + len(reading.ids(text))
         if self.fail_above is not None and max(tokens.values()) > self.fail_above:
             self.above += 1
         file = None if path is None else in_data(path)
         row = Count(file, line, tokens, len(text), len(data))
         self.total = self.total.plus(row)
         return row
+
+    def _reading(self, encoding: Encoding) -> Reading:
+        return Reading(encoding, self.special, has_added=True)
 
     def _fail(self, path: str | None, error: OSError | InputError) -> None:
         """Note that a file cannot be counted; the next one is."""

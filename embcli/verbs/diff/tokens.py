@@ -18,7 +18,7 @@ from embcli.errors import Notes, whole_number
 from embcli.names import SHOWN_ROWS, __version__
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.tokens import token_text
+from embcli.tokens import Reading, token_text
 from embcli.verbs.diff.measure import paired_by_token
 from embcli.wording import counted, first_of
 
@@ -168,7 +168,9 @@ def different_rules(base: Encoding, tuned: Encoding, text: str | None) -> Rules 
 
 def other_ids(base: Encoding, tuned: Encoding, text: str, name: str = "the text") -> Rules:
     """Return the first token of a text whose ID differs, as a rule that was changed."""
-    pairs = zip_longest(base.encode(text).tolist(), tuned.encode(text).tolist())
+    base_ids = Reading(base).ids(text).tolist()
+    tuned_ids = Reading(tuned).ids(text).tolist()
+    pairs = zip_longest(base_ids, tuned_ids)
     for place, (base_id, tuned_id) in enumerate(pairs):
         if base_id != tuned_id:
             return {f"IDs of {name} from token {place:,} on": {"moved": [str(base_id)]}}

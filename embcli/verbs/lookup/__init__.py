@@ -87,8 +87,9 @@ class Lookup(Result, verb="lookup"):
         rows = self.layers["token"].rows(ids)
         terms = [Term("token", "", rows, ids)]
         if {"position", "input", "hidden"} & {*names}:
-            positions = self._positions[index]
-            rows, added = apply(plan.input_steps, rows, positions, self.layers, plan.recipe)
+            rows, added = apply(
+                plan.input_steps, rows, self._positions[index], self.layers, plan.recipe
+            )
             terms += added
             terms.append(Term("input", "=", rows, places))
         if "hidden" in names and "hidden" in self.matrices:
@@ -99,8 +100,9 @@ class Lookup(Result, verb="lookup"):
         """Return what the first block reads at these tokens, (n, D) -> (n, H) float32."""
         plan = self.plan
         if plan.recipe is None or not any(isinstance(step, Project) for step in plan.hidden_steps):
-            positions = self._positions[index]
-            hidden, _ = apply(plan.hidden_steps, input_rows, positions, self.layers, plan.recipe)
+            hidden, _ = apply(
+                plan.hidden_steps, input_rows, self._positions[index], self.layers, plan.recipe
+            )
             return hidden
 
         # A projection needs the rows of whole sequences.
@@ -109,8 +111,9 @@ class Lookup(Result, verb="lookup"):
         for number in np.unique(sequence).tolist():
             whole = np.arange(self.tokens.starts[number], self.tokens.starts[number + 1])
             rows = self.layers["token"].rows(self.tokens.ids[whole])
-            steps = plan.recipe.steps
-            projected, _ = apply(steps, rows, self._positions[whole], self.layers, plan.recipe)
+            projected, _ = apply(
+                plan.recipe.steps, rows, self._positions[whole], self.layers, plan.recipe
+            )
             is_here = sequence == number
             hidden[is_here] = projected[place[is_here]]
         return hidden
@@ -124,8 +127,9 @@ class Lookup(Result, verb="lookup"):
             is_counted = self.tokens.ids != recipe.padding
         counts = np.concatenate([[0], np.cumsum(is_counted)])  # counted tokens before each place
         starts = self.tokens.starts
-        counts_at_start = np.repeat(counts[starts[:-1]], np.diff(starts))
-        return np.where(is_counted, counts[:-1] - counts_at_start, -1)
+        return np.where(
+            is_counted, counts[:-1] - np.repeat(counts[starts[:-1]], np.diff(starts)), -1
+        )
 
     def records(self) -> Records:
         rows = len(self.chosen)
@@ -133,18 +137,17 @@ class Lookup(Result, verb="lookup"):
         for name in self.matrices:
             columns = tuple(self._columns_of(name).tolist())
             matrices[name] = ArraySpec((rows, len(columns)), columns=columns)
-        pieces = in_pieces(
-            rows,
-            self.layers["token"].shape[1],
-            lambda places, names: self.tokens.fields(self.chosen[places], names),
-            lambda places, names: self.rows(self.chosen[places], names),
-        )
         return Records(
             run=self._run(),
             unit="tokens",
             rows=rows,
             fields=self.tokens.field_types,
-            pieces=pieces,
+            pieces=in_pieces(
+                rows,
+                self.layers["token"].shape[1],
+                lambda places, names: self.tokens.fields(self.chosen[places], names),
+                lambda places, names: self.rows(self.chosen[places], names),
+            ),
             matrices=matrices,
             columns=matrices["input"].columns,
             default="input",
@@ -156,8 +159,11 @@ class Lookup(Result, verb="lookup"):
 
     def _run(self) -> Document:
         plan = self.plan
-        origin = self.layers.origin.document()
-        run = run_of(self.tokens.encoding, sequences=self.tokens.sequences, **origin)
+        run = run_of(
+            self.tokens.encoding,
+            sequences=self.tokens.sequences,
+            **self.layers.origin.document(),
+        )
         if plan.kind != DEFAULT_KIND:
             run["kind"] = plan.kind
         for step in (*plan.input_steps, *plan.hidden_steps):
@@ -207,19 +213,17 @@ def lookup(
     if window:
         context_length, _ = shape_of(source, "position")
         tokens = tokens.window(context_length)
-    if position is not None:
-        position = _joined_kind(position)
-    chosen_matrices = check_choices("show", show or (), (*MATRICES, "all"))
-    if "all" in chosen_matrices:
-        chosen_matrices = ()
-    asked = chosen_matrices
+    position = _joined_kind(position)
+    asked = check_choices("show", show or (), (*MATRICES, "all"))
+    if "all" in asked:
+        asked = ()
     if draw and not asked:
         asked = ("token",)
 
     # Plan the sum, and refuse what cannot be looked up, before a layer is opened.
     vocabulary_size, dim = shape_of(source, "token")
     is_seeded = source.origin.is_seeded
-    chosen = np.arange(len(tokens)) if only is None else occurrences(tokens, only, special)
+    chosen = np.arange(len(tokens)) if only is None else occurrences(tokens, only)
     check_ids(tokens, vocabulary_size, can_enlarge=is_seeded)
     plan = plan_of(source, position, asked, notes)
     matrices = plan.matrices(asked)
@@ -253,9 +257,9 @@ def lookup(
     )
 
 
-def _joined_kind(name: str) -> JoinedKind:
+def _joined_kind(name: str | None) -> JoinedKind | None:
     """Return the kind of positions with this name; raises InputError for one that is not added."""
-    kind: JoinedKind = kind_named(name)
+    kind: JoinedKind | None = kind_named(name)
     hint = ""
     if kind in KINDS:
         hint = f"The kind {kind} is not added to token rows; embcli positions {kind} shows it"
@@ -272,7 +276,9 @@ def _remark_differences(recipe: Recipe, dtype: str, notes: Notes) -> None:
     rounded = rounded_to(dtype, factor)
     is_rounded = any(isinstance(step, Scale) and step.is_rounded for step in recipe.steps)
     if is_rounded and dtype.endswith("float16") and rounded != factor:
-        in_float32 = f"the scale is {factor[0]:.6g} in float32"
-        notes.add(f"{in_float32}; the model in {dtype} rounds it to {rounded[0]:.6g} first")
+        notes.add(
+            f"the scale is {factor[0]:.6g} in float32; the model in {dtype} rounds it to "
+            f"{rounded[0]:.6g} first"
+        )
     if recipe.remark:
         notes.add(recipe.remark)

@@ -89,7 +89,6 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     If it is spaced, there is a blank line between the lines of two tokens.
     """
     excerpt = Excerpt.ends(most_tokens, len(lookup.chosen))
-    index = lookup.chosen[excerpt.places]
     yield title(_title(lookup))
 
     # `hidden` has a table of its own if it has other columns, or a scale of colours.
@@ -98,7 +97,7 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
         is_hidden_apart = True
     terms = []
     hidden = []
-    for term in lookup.terms_of_sum(index, lookup.shown):
+    for term in lookup.terms_of_sum(lookup.chosen[excerpt.places], lookup.shown):
         is_same_as_token = term.name == "input" and not lookup.plan.input_steps
         is_shown = not is_same_as_token if _shows_sum(lookup) else term.name in lookup.shown
         if term.name == "hidden" and is_hidden_apart:
@@ -108,10 +107,10 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     if terms:
         yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
     if hidden:
-        columns = lookup._columns_of("hidden")
         if terms and lookup.style.heat:
             yield ""
-        yield title(f"What the first block reads: H = {counted(len(columns), 'column')}")
+        columns = counted(len(lookup._columns_of("hidden")), "column")
+        yield title(f"What the first block reads: H = {columns}")
         yield _matrix(lookup, hidden, excerpt, is_spaced, every=False)
 
 
@@ -150,7 +149,6 @@ def _matrix(
     index = lookup.chosen[excerpt.places]
     columns = lookup._columns_of(terms[0].name)
     rows = np.stack([term.values for term in terms], axis=1)  # (tokens, terms, columns)
-    labels = _labels_of_terms(lookup, index, terms)
     lines = len(terms)
     row_styles = []
     sections = range(0)
@@ -159,7 +157,7 @@ def _matrix(
         if is_spaced:
             sections = range(0, lines * len(index), lines)
     return Matrix(
-        labels,
+        _labels_of_terms(lookup, index, terms),
         [Values(rows.reshape(-1, len(columns)))],
         columns,
         [len(terms) * gap for gap in excerpt.gaps],
@@ -222,8 +220,7 @@ def _remarks(lookup: Lookup) -> Iterator[str]:
     if "position" in shown:
         rows = "columns 2i and 2i + 1 are the sine and cosine of p · 10,000^(-2i/D)"
         if recipe is not None:
-            halves = "sines in the first half of the columns, then cosines"
-            rows = f"the model's own sinusoids, {halves}"
+            rows = "the model's own sinusoids, sines in the first half of the columns, then cosines"
         if "position" in lookup.layers:
             first = origin.first_position
             row = f"row p + {first}" if first else "row p"
@@ -250,8 +247,10 @@ def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
     if types:
         origin = lookup.layers.origin
         height, width = origin.shapes["token_type"]
-        tensor = f"{origin.tensors['token_type']}, ({height:,}, {width:,})"
-        yield f"token type: row {types[0].row} of {tensor}; input = {formula}"
+        yield (
+            f"token type: row {types[0].row} of {origin.tensors['token_type']}, "
+            f"({height:,}, {width:,}); input = {formula}"
+        )
     elif not steps:
         yield "input: the token row, the same at every position"
     elif not _shows_sum(lookup):
@@ -265,8 +264,10 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     """Yield the token layer with the picked rows marked, and the positions where they go."""
     tokens = lookup.tokens
     vocabulary_size, dim = lookup.layers["token"].shape
-    size = f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
-    yield title(f"Each ID picks a row of the token matrix: {size}")
+    yield title(
+        "Each ID picks a row of the token matrix: "
+        f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
+    )
 
     index = lookup.chosen
     ids = tokens.ids[index]
@@ -280,8 +281,7 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         sequence, position = tokens.places(index[ids == row])
         places = [str(place) for place in position]
         if tokens.many:
-            pairs = zip(sequence, position, strict=True)
-            places = [f"{number}:{place}" for number, place in pairs]
+            places = [f"{line}:{place}" for line, place in zip(sequence, position, strict=True)]
         if not places:
             names[number] = None
         arrows.append(f"{row} →" if places else "")
@@ -314,10 +314,9 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     """Yield the sum of one token, value by value."""
     excerpt = Excerpt.ends(_MOST_TRACED, len(lookup.columns))
     terms = lookup.terms_of_sum(np.array([place]), ("input",))
-    addends = terms[:-1]
 
     formula = ""
-    for term in addends:
+    for term in terms[:-1]:
         if term.sign:
             formula += f" {term.sign}"
         formula += f" {term.name}"
@@ -329,11 +328,10 @@ def _trace(lookup: Lookup, place: int, width: int) -> RenderResult:
     yield ""
     yield title(f"Trace of token {place}:{formula} = input row {place}")
     yield from _lines_of_terms(lookup, terms, excerpt, width)
-    decimals = lookup.style.precision
-    yield Note(f"Rounded to {decimals} decimals: the last digit of a sum may differ by one.")
-
-    missing = omission(excerpt, "column", lookup.columns)
-    yield from omitted(missing, parameters=("columns",))
+    yield Note(
+        f"Rounded to {lookup.style.precision} decimals: the last digit of a sum may differ by one."
+    )
+    yield from omitted(omission(excerpt, "column", lookup.columns), parameters=("columns",))
 
 
 def _lines_of_terms(

@@ -35,15 +35,22 @@ class Plan(NamedTuple):
     def matrices(self, asked: Names) -> Names:
         """Return the names of the matrices that a lookup has, if the user asks for these.
 
-        Raises InputError for the rows of no positions.
+        Raises InputError for a matrix that it does not have.
         """
         names = ["token", "input"]
         if self.kind != NO_POSITIONS:
             names.insert(1, "position")
-        elif "position" in asked:
-            raise InputError(Sentence("{position} none has no rows that {show} could name"))
         if self.hidden_steps or "hidden" in asked:
             names.append("hidden")
+        for name in asked:
+            if name not in names:
+                raise InputError(
+                    Sentence(
+                        "{position} {kind} has no rows that {show} {name} could mean",
+                        kind=self.kind,
+                        name=name,
+                    )
+                )
         return tuple(names)
 
     def wanted_rows(self, tokens: Tokens) -> dict[str, np.ndarray]:
@@ -74,8 +81,7 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
     """
     is_default = position in (None, DEFAULT_KIND)
     if source.origin.is_seeded:
-        kind = position or DEFAULT_KIND
-        return Plan(kind, _STEPS_OF_KIND[kind])
+        return _plan_of_kind(source, position or DEFAULT_KIND)
     if matrices == ("token",) and is_default:
         return Plan(NO_POSITIONS, ())  # Token rows are the same whatever the recipe says.
 
@@ -88,19 +94,25 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
         if position in (None, model_kind, _kind_of(steps)):
             return Plan(model_kind, recipe.input_steps, recipe.hidden_steps, recipe)
     if "hidden" in matrices:
-        why_no = "{show} hidden, what the first block reads, is not known for this model"
-        if recipe is not None and recipe.is_known:
-            why_no = (
-                "{show} hidden, what the first block reads, follows the positions of the model; "
-                "leave out {position}"
-            )
-        raise InputError(Sentence(why_no))
-
+        raise InputError(Sentence(_why_no_hidden(recipe)))
     if recipe is None and is_default:
         return Plan(_kind_of(steps), steps)
-    kind = position or NO_POSITIONS
+    return _plan_of_kind(source, position or NO_POSITIONS)
+
+
+def _why_no_hidden(recipe: Recipe | None) -> str:
+    if recipe is None or not recipe.is_known:
+        return "{show} hidden, what the first block reads, is not known for this model"
+    return (
+        "{show} hidden, what the first block reads, follows the positions of the model; "
+        "leave out {position}"
+    )
+
+
+def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
+    """Return the plan for positions that the user chose, or for none if the file has no layer."""
     if kind == DEFAULT_KIND and source.shape("position") is None:
-        kind = NO_POSITIONS  # The file has no position layer.
+        kind = NO_POSITIONS
     return Plan(kind, _STEPS_OF_KIND[kind])
 
 
@@ -118,8 +130,10 @@ def _remark_guesses(source: Source, steps: Steps, is_default: bool, notes: Notes
     """Add notes on what no file says, and by default one if the model adds no positions."""
     recipe = source.recipe
     if recipe is None and source.orphan_norm:
-        norm = quoted(source.orphan_norm)
-        notes.add(f"no file says how the model applies {norm}: these rows are before it")
+        notes.add(
+            f"no file says how the model applies {quoted(source.orphan_norm)}: "
+            "these rows are before it"
+        )
     if not is_default:
         return
     if recipe is None and any(isinstance(step, AddType) for step in steps):
@@ -145,12 +159,12 @@ def _why_no_positions(recipe: Recipe | None) -> str:
         )
     if recipe.is_known:
         blocks = f"; {recipe.blocks}" if recipe.blocks else ""
-        rows = in_words(recipe.input_steps).replace("token", "token rows", 1)
-        return f"this model adds no position rows{blocks}: the input rows are the {rows}"
-    model = quoted(recipe.model)
+        return f"this model adds no position rows{blocks}: the input rows are the " + in_words(
+            recipe.input_steps
+        ).replace("token", "token rows", 1)
     reason = f": {recipe.unknown}" if recipe.unknown else ""
     return (
-        f"what a {model} model adds to the token rows is not known{reason}; "
+        f"what a {quoted(recipe.model)} model adds to the token rows is not known{reason}; "
         "the input rows are the token rows"
     )
 
@@ -162,27 +176,36 @@ def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
             Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=plan.kind)
         )
     if not 0 <= whole_number("trace", trace) < len(tokens):
-        wrong = "{trace} {given} is not one of {tokens}, counted from 0"
-        raise RangeError(Sentence(wrong, given=trace, tokens=counted(len(tokens), "token")))
+        raise RangeError(
+            Sentence(
+                "{trace} {given} is not one of {tokens}, counted from 0",
+                given=trace,
+                tokens=counted(len(tokens), "token"),
+            )
+        )
 
 
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
-def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
+def occurrences(tokens: Tokens, text: str) -> np.ndarray:
     """Return where the tokens of a text, or of IDs (only digits), occur, (n,) int64.
 
     Raises InputError for a token that does not occur.
     """
     if not isinstance(text, str):
-        wrong = "{only} must be a text such as 'Paris' or '345', not {given}"
-        raise WrongTypeError(Sentence(wrong, given=str(text)[:40]))
-    encoding = tokens.encoding
+        raise WrongTypeError(
+            Sentence(
+                "{only} must be a text such as 'Paris' or '345', not {given}",
+                given=str(text)[:40],
+            )
+        )
+    reading = tokens.reading
     is_ids = _IDS.fullmatch(text) is not None
     if is_ids:
         wanted = parse_ids(text)
-    elif encoding is not None:
-        wanted = encoding.encode(text, special)
+    elif reading is not None:
+        wanted = reading.ids(text)
     else:
         raise InputError(
             Sentence("{only} {given!r} is a text; IDs without an encoding take an ID", given=text)
@@ -192,20 +215,20 @@ def occurrences(tokens: Tokens, text: str, special: bool) -> np.ndarray:
             Sentence("{only} {given!r} has no tokens; give a token that occurs", given=text)
         )
 
-    is_wanted = np.zeros(len(tokens), bool)
-    for token_id, token in zip(wanted.tolist(), tokens.bytes_of(wanted), strict=True):
-        is_here = tokens.ids == token_id
-        if not is_here.any():
-            absent = f"{id_in_words(token_id, token)} does not occur"
-            absent += "; embcli tokenize shows which tokens do"
-            if is_ids and encoding is not None:
-                absent += "; digits are an ID, with a space before them a text"
-            raise InputError(
-                Sentence("{only} {given!r}: {absent}", given=text, absent=absent),
-                hint_at_token(text, tokens.bytes_of(tokens.ids)),
-            )
-        is_wanted |= is_here
-    return np.flatnonzero(is_wanted)
+    missing = wanted[~np.isin(wanted, tokens.ids)]
+    if len(missing):
+        token = tokens.bytes_of(missing)[0]
+        absent = (
+            f"{id_in_words(int(missing[0]), token)} does not occur; "
+            "embcli tokenize shows which tokens do"
+        )
+        if is_ids and reading is not None:
+            absent += "; digits are an ID, with a space before them a text"
+        raise InputError(
+            Sentence("{only} {given!r}: {absent}", given=text, absent=absent),
+            hint_at_token(text, tokens.bytes_of(tokens.ids)),
+        )
+    return np.flatnonzero(np.isin(tokens.ids, wanted))
 
 
 _SMALL_VOCABULARY = 12  # rows of a token layer that a drawing shows completely

@@ -69,17 +69,18 @@ class Merges(Result, verb="merges"):
         rows = []
         for row in self.rows:
             step = row.step
-            values = {
-                "piece": row.piece,
-                "step": row.number,
-                "left": token_text(step.left),
-                "right": token_text(step.right),
-                "rank": step.rank,
-                "score": step.score,
-                "id": step.token_id,
-                "token": token_text(self.token_of(step)),
-            }
-            rows.append(values)
+            rows.append(
+                {
+                    "piece": row.piece,
+                    "step": row.number,
+                    "left": token_text(step.left),
+                    "right": token_text(step.right),
+                    "rank": step.rank,
+                    "score": step.score,
+                    "id": step.token_id,
+                    "token": token_text(self.token_of(step)),
+                }
+            )
         fields = {}
         for name, field_type in _FIELDS.items():
             column = [row[name] for row in rows]
@@ -88,8 +89,7 @@ class Merges(Result, verb="merges"):
         return fields
 
     def records(self) -> Records:
-        run = run_of(self.tokens.encoding, pieces=len(self.pieces))
-        return listed(run, "steps", **self.fields)
+        return listed(run_of(self.tokens.encoding, pieces=len(self.pieces)), "steps", **self.fields)
 
     def token_of(self, step: DerivationStep) -> bytes | None:
         """Return the token that a step leads to; for an unknown part, the encoding's own token."""
@@ -111,13 +111,13 @@ def merges(model: Opened, text: TextOrIds, *, special: bool = False, draw: bool 
     """
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes, has_added=False)
-    encoding = tokens.encoding
-    if encoding is None or tokens.texts is None:
+    reading = tokens.reading
+    if reading is None or tokens.texts is None:
         raise InputError("only a text has merges, not its IDs")
     pieces: list[Derivation] = []
     for one_text in tokens.texts:
-        pieces += encoding.derivations(one_text, tokens.special)
+        pieces += reading.derivations(one_text)
     result = Merges(tokens, tuple(pieces), draw, notes=notes)
     if result.ids != tokens.ids.tolist():
-        raise InputError(f"the steps of {encoding.name} lead to other tokens than its own")
+        raise InputError(f"the steps of {reading.encoding.name} lead to other tokens than its own")
     return result

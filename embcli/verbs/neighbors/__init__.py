@@ -31,7 +31,7 @@ from embcli.verbs.neighbors.queries import (
 from embcli.wording import Sentence
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbors(Result, verb="neighbors"):
     """The rows nearest to each query; query i has `search.rankings[i]`."""
 
@@ -56,8 +56,7 @@ class Neighbors(Result, verb="neighbors"):
 
     def vectors_of(self, number: int, ids: np.ndarray) -> np.ndarray:
         """Return a query and rows, (1 + n, D) float64; under cosine they have length 1."""
-        rows = self.layer.rows(ids).astype(np.float64)
-        vectors = np.concatenate([self.vectors[number][None], rows])
+        vectors = np.concatenate([self.vectors[number][None], self.layer.rows(ids)])
         if self.metric == "cosine":
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors
@@ -71,8 +70,9 @@ class Neighbors(Result, verb="neighbors"):
         for query, left_out in zip(self.queries, self.search.left_out, strict=True):
             # The rows of the query itself are no answers.
             scores = zip(left_out.ids.tolist(), left_out.scores.tolist(), strict=True)
-            own_rows = [{"id": row, "score": score} for row, score in scores]
-            documents.append({**query.document(), "left_out": own_rows})
+            document = query.document()
+            document["left_out"] = [{"id": row, "score": score} for row, score in scores]
+            documents.append(document)
         run = run_of(self.encoding, **self.origin.document())
         run |= {
             "metric": self.metric,
@@ -132,8 +132,7 @@ def neighbors(
     size, dim = shape_of(source, layer)
     if text is not None and vector is None:
         tokens = model.tokens(text, special, lines, notes=notes, has_added=False)
-        encoding_of_terms = model.encoding if tokens.texts is not None else None
-        queries = queries_of_tokens(tokens, encoding_of_terms, plus, minus, size, notes)
+        queries = queries_of_tokens(tokens, plus, minus, size, notes)
     elif vector is not None and text is None:
         queries = queries_of_vectors(vector, dim)
         if plus or minus:
@@ -149,8 +148,23 @@ def neighbors(
     layers = source.open({layer: None}, notes)
     matrix = layers[layer]
     vectors = [vector_of(query, number, matrix, metric) for number, query in enumerate(queries, 1)]
-    excluded = [query.all_ids for query in queries]
-    search = nearest(matrix, vectors, top, metric, among, excluded, notes.watch)
+    search = nearest(
+        matrix,
+        vectors,
+        top,
+        metric,
+        among,
+        [query.all_ids for query in queries],
+        notes.watch,
+    )
     return Neighbors(
-        metric, queries, vectors, search, matrix, source.encoding, layers.origin, map, notes=notes
+        metric=metric,
+        queries=queries,
+        vectors=vectors,
+        search=search,
+        layer=matrix,
+        encoding=source.encoding,
+        origin=layers.origin,
+        is_map=map,
+        notes=notes,
     )

@@ -54,8 +54,10 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
     }
     for kind, ids in kinds.items():
         if len(ids):
-            some = first_of(map(str, ids), _MOST_IDS)
-            yield safe_text(f"Not ranked: {counted(len(ids), 'row')} {kind}: {some}")
+            yield safe_text(
+                f"Not ranked: {counted(len(ids), 'row')} {kind}: "
+                f"{first_of(map(str, ids), _MOST_IDS)}"
+            )
 
     yield from omitted(omission(queries, "query number", first=1))
     if neighbors.origin.is_seeded:
@@ -65,8 +67,9 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
 
 def _query_part(neighbors: Neighbors, number: int, medium: Medium) -> RenderResult:
     query = neighbors.queries[number]
-    metric = METRICS[neighbors.metric].words
-    yield title(f"Nearest to {_query_in_words(neighbors, number)} by {metric}")
+    yield title(
+        f"Nearest to {_query_in_words(neighbors, number)} by {METRICS[neighbors.metric].words}"
+    )
     if len(query.ids) > 1:
         yield safe_text(f"The query is the mean of {len(query.ids):,} rows.")
     if neighbors.metric == "cosine" and (query.plus or query.minus):
@@ -84,8 +87,10 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
     from embcli.page.map import Map
 
     ids = neighbors.search.rankings[number].ids
-    query = safe_text(_query_in_words(neighbors, number), "strong")
-    labels = [query, *row_names(ids, neighbors.encoding)]
+    labels = [
+        safe_text(_query_in_words(neighbors, number), "strong"),
+        *row_names(ids, neighbors.encoding),
+    ]
     yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")

@@ -15,13 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.encodings import Encoding
 from embcli.errors import InputError, Notes
 from embcli.layer import Layer
 from embcli.names import Metric
 from embcli.records import Document
 from embcli.text import parse_ids
-from embcli.tokens import Tokens, check_ids, ids_of_token
+from embcli.tokens import Tokens, check_ids
 from embcli.wording import Parameter, Sentence
 
 
@@ -49,7 +48,6 @@ class Query(NamedTuple):
 
 def queries_of_tokens(
     tokens: Tokens,
-    encoding: Encoding | None,
     plus: Sequence[str],
     minus: Sequence[str],
     rows: int,
@@ -57,7 +55,7 @@ def queries_of_tokens(
 ) -> list[Query]:
     """Return a query for each sequence of tokens, with the same terms added and subtracted.
 
-    Terms are texts in an encoding, or IDs if that is None. Raises InputError for a sequence without
+    Terms of texts are texts, and those of IDs are IDs. Raises InputError for a sequence without
     tokens and for IDs that a layer of `rows` rows does not have.
     """
     if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
@@ -65,12 +63,11 @@ def queries_of_tokens(
 
     starts = tokens.starts.tolist()
     sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(starts)]
-    if encoding is not None and tokens.texts:
-        pairs = zip(tokens.texts, sequences, strict=True)
-        sequences = [ids_of_token(text, ids, encoding) for text, ids in pairs]
+    if tokens.reading is not None and tokens.texts:
+        sequences = [tokens.reading.ids_of_token(text) for text in tokens.texts]
     check_ids(tokens, rows, can_enlarge=False)
-    added = _terms("plus", plus, encoding, rows)
-    subtracted = _terms("minus", minus, encoding, rows)
+    added = _terms("plus", plus, tokens, rows)
+    subtracted = _terms("minus", minus, tokens, rows)
     for number, ids in enumerate(sequences or [tokens.ids], 1):
         if not len(ids):
             where = f"line {number:,}" if tokens.many else "the input"
@@ -79,22 +76,22 @@ def queries_of_tokens(
 
 
 def _terms(
-    parameter: str, texts: Sequence[str], encoding: Encoding | None, rows: int
+    parameter: str, texts: Sequence[str], tokens: Tokens, rows: int
 ) -> tuple[np.ndarray, ...]:
     """Return the IDs of each term that a parameter adds or subtracts, (n,) each."""
     texts = (texts,) if isinstance(texts, str) else texts
-    encoded = []
+    encode = parse_ids
+    if tokens.reading is not None and tokens.texts is not None:
+        encode = tokens.reading.ids_of_token
+    terms = []
     for text in texts:
-        if encoding is None:
-            ids = parse_ids(text)
-        else:
-            ids = ids_of_token(text, encoding.encode(text), encoding)
+        ids = encode(text)
         if not len(ids):
             wrong = "{parameter} {term!r} has no tokens"
             raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
-        check_ids(Tokens(ids, np.array([0, len(ids)]), encoding), rows, can_enlarge=False)
-        encoded.append(ids)
-    return tuple(encoded)
+        check_ids(Tokens(ids, np.array([0, len(ids)]), tokens.reading), rows, can_enlarge=False)
+        terms.append(ids)
+    return tuple(terms)
 
 
 def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
@@ -106,15 +103,19 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
         with np.errstate(over="ignore"):
             rows = np.atleast_2d(np.asarray(vectors, np.float32))
     except (TypeError, ValueError):
-        wrong = "{vector} must be an array of numbers, not {given}"
-        raise InputError(Sentence(wrong, given=repr(vectors)[:60])) from None
+        raise InputError(
+            Sentence("{vector} must be an array of numbers, not {given}", given=repr(vectors)[:60])
+        ) from None
     if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
-        wrong = (
-            "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}"
+        raise InputError(
+            Sentence(
+                "{vector} must have rows of D = {dim_of_rows:,} finite numbers, "
+                "not the shape {shape}",
+                dim_of_rows=dim,
+                shape=rows.shape,
+            )
         )
-        raise InputError(Sentence(wrong, dim_of_rows=dim, shape=rows.shape))
-    no_ids = np.empty(0, np.int64)
-    return [Query(no_ids, vector=row) for row in rows]
+    return [Query(np.empty(0, np.int64), vector=row) for row in rows]
 
 
 def vectors_in_array(data: bytes, name: str) -> np.ndarray:
@@ -127,8 +128,9 @@ def vectors_in_array(data: bytes, name: str) -> np.ndarray:
             array = numpy_format.read_array(io.BytesIO(data), allow_pickle=False)
             return array.astype(np.float32, casting="same_kind")
     except (TypeError, ValueError) as error:
-        hint = "-f npy writes vectors: embcli lookup TEXT -f npy"
-        raise InputError(f"cannot read {name}: {error}", hint) from None
+        raise InputError(
+            f"cannot read {name}: {error}", "-f npy writes vectors: embcli lookup TEXT -f npy"
+        ) from None
 
 
 def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:

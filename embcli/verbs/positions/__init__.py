@@ -23,11 +23,11 @@ from embcli.names import (
     __version__,
 )
 from embcli.opened import Opened
-from embcli.positions import KINDS, PositionKind, check_options, kind_named
+from embcli.positions import KINDS, LARGEST_DISTANCE, PositionKind, check_options, kind_named
 from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.positions.learned import learned
 from embcli.positions.of_model import ModelPositions, open_layers, positions_of
-from embcli.positions.relative import LARGEST_DISTANCE, relative
+from embcli.positions.relative import relative
 from embcli.positions.rotary import check_rotation, rotary
 from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import ArraySpec, Document, Records, in_pieces

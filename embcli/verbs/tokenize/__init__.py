@@ -17,7 +17,7 @@ import numpy as np
 from embcli.opened import Opened, TextOrIds
 from embcli.records import Columns, Names, Records, in_pieces, run_of
 from embcli.result import Result
-from embcli.tokens import Tokens, check_known
+from embcli.tokens import Reading, Tokens, check_known
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +60,15 @@ class Tokenization(Result, verb="tokenize"):
     def _decoded_otherwise(self) -> str:
         """What of the texts the tokens do not decode to; empty for IDs, and for equal bytes."""
         tokens = self.tokens
-        if tokens.encoding is None or tokens.texts is None:
+        if tokens.reading is None or tokens.texts is None:
             return ""
         found = ""
-        bos, eos = tokens.added
-        bounds = pairwise(tokens.starts.tolist())
-        for text, (start, stop) in zip(tokens.texts, bounds, strict=False):
+        bos, eos = tokens.reading.added
+        for text, (start, stop) in zip(
+            tokens.texts, pairwise(tokens.starts.tolist()), strict=False
+        ):
             ids = tokens.ids[start + len(bos) : stop - len(eos)]
-            decoded = tokens.encoding.decode(ids)
+            decoded = tokens.reading.encoding.decode(ids)
             if b"".join(decoded.split()) != "".join(text.split()).encode():
                 return "they decode to another text"
             if decoded != text.encode():
@@ -104,9 +105,14 @@ class Tokenization(Result, verb="tokenize"):
             "start": int,
             "end": int,
         }
-        run = run_of(self.tokens.encoding, sequences=sequences)
-        pieces = in_pieces(count, len(fields), self._values)
-        return Records(run, "tokens", count, fields, pieces, sequences=sequences)
+        return Records(
+            run_of(self.tokens.encoding, sequences=sequences),
+            "tokens",
+            count,
+            fields,
+            in_pieces(count, len(fields), self._values),
+            sequences=sequences,
+        )
 
     def _values(self, index: np.ndarray, names: Names) -> Columns:
         """Return the named fields of some tokens, (n,) int64."""
@@ -149,5 +155,7 @@ def tokenize(
     """
     notes = model.notes.begun()
     tokens = model.tokens(text, special, lines, notes=notes, has_added=not no_added)
-    # IDs are those of the encoding even if the rows of the model are not.
-    return Tokenization(replace(tokens, encoding=tokens.encoding or model.encoding), notes=notes)
+    if tokens.reading is None and model.encoding is not None:
+        # IDs are those of the encoding even if the rows of the model are not.
+        tokens = replace(tokens, reading=Reading(model.encoding))
+    return Tokenization(tokens, notes=notes)

@@ -40,8 +40,7 @@ class Tokenizers(Result, verb="tokenizers"):
 
     def records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
-        token_fields = Tokenization(self.tokens[0]).records().fields
-        fields = {"encoding": str, **token_fields}
+        fields = {"encoding": str, **Tokenization(self.tokens[0]).records().fields}
         characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,
@@ -52,15 +51,22 @@ class Tokenizers(Result, verb="tokenizers"):
         }
         totals = []
         for encoding, count in zip(self.encodings, self.counts, strict=True):
-            total = {
-                "encoding": encoding.name,
-                "vocabulary_size": encoding.vocabulary_size,
-                "tokens": count,
-                "characters_per_token": characters / count if count else None,
-            }
-            totals.append(total)
-        more = {"encodings": totals}
-        return Records(run, "tokens", sum(self.counts), fields, self._pieces, more=more)
+            totals.append(
+                {
+                    "encoding": encoding.name,
+                    "vocabulary_size": encoding.vocabulary_size,
+                    "tokens": count,
+                    "characters_per_token": characters / count if count else None,
+                }
+            )
+        return Records(
+            run,
+            "tokens",
+            sum(self.counts),
+            fields,
+            self._pieces,
+            more={"encodings": totals},
+        )
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         token_names = tuple(name for name in names if name != "encoding")
