@@ -162,11 +162,16 @@ def refuse_too_large(what: str, shape: MatrixShape, copies: int = 1, more: int =
 
 
 def whole_number(
-    parameter: str, value: Any, least: float = -math.inf, most: float = math.inf
+    parameter: str,
+    value: Any,
+    least: float = -math.inf,
+    most: float = math.inf,
+    error: type[EmbcliError] = RangeError,
 ) -> int:
     """Return an integer of Python or of numpy as Python's.
 
-    Raises WrongTypeError for another type, and RangeError for an integer out of range.
+    Raises WrongTypeError for another type, and an error of the given class for an integer out of
+    range.
     """
     name = Parameter(parameter)
     try:
@@ -179,7 +184,7 @@ def whole_number(
         wrong = "{parameter} must be from {least} to {most}, not {given}"
         if most == math.inf:
             wrong = "{parameter} must be at least {least}, not {given}"
-        raise RangeError(Sentence(wrong, parameter=name, least=least, most=most, given=number))
+        raise error(Sentence(wrong, parameter=name, least=least, most=most, given=number))
     return number
 
 

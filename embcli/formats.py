@@ -29,11 +29,12 @@ ContentKind = Literal[
     "text",  # bytes, which are written as they are
 ]
 
-_ROWS: tuple[ContentKind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
-_CELLS: tuple[ContentKind, ...] = (*_ROWS, "samples")
-_DATA: tuple[ContentKind, ...] = (*_ROWS, "batches", "samples")
-_PAGES: tuple[ContentKind, ...] = (*_DATA, "document", "page")
-_ARRAYS: tuple[ContentKind, ...] = ("tokens", "matrices", "batches", "samples", "embeddings")
+ContentKinds = tuple[ContentKind, ...]
+_ROWS: ContentKinds = ("list", "ranking", "tokens", "matrices", "embeddings")
+_CELLS: ContentKinds = (*_ROWS, "samples")
+_DATA: ContentKinds = (*_ROWS, "batches", "samples")
+_PAGES: ContentKinds = (*_DATA, "document", "page")
+_ARRAYS: ContentKinds = ("tokens", "matrices", "batches", "samples", "embeddings")
 
 
 # What the results of verbs are; `content_of` knows of options that make another of one.
@@ -85,7 +86,7 @@ def content_of(verb: str, options: Mapping[str, Any]) -> ContentKind:
 
 class Format(NamedTuple):
     name: FormatName
-    kinds: tuple[ContentKind, ...]  # the kinds of results that it can hold
+    kinds: ContentKinds  # the kinds of results that it can hold
     binary: bool = False
     one_matrix: bool = False  # whether it has room for one matrix only
     # Some formats need a package, which one of embcli's extras installs: (package, extra).

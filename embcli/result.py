@@ -401,12 +401,17 @@ def _check_place(path: str | Path, format: Format) -> None:
     try:
         refuse_unwritable(file)
     except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
-        wrong = "{output} {file!r} cannot name a file: {error}"
-        raise InputError(Sentence(wrong, file=str(file), error=error)) from None
+        raise InputError(
+            Sentence("{output} {file!r} cannot name a file: {error}", file=str(file), error=error)
+        ) from None
 
 
 def refuse_many(shown: Strings | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
     if shown and (len(shown) > 1 or "all" in shown) and FORMATS[format].one_matrix:
-        wrong = "this format holds one matrix, not {shown}; choose one with {show}"
-        raise OutputError(Sentence(wrong, shown=", ".join(shown)))
+        raise OutputError(
+            Sentence(
+                "this format holds one matrix, not {shown}; choose one with {show}",
+                shown=", ".join(shown),
+            )
+        )

@@ -33,8 +33,14 @@ def select(spec: Selection | None, size: int, what: str) -> np.ndarray:
         numbers = list(spec) if isinstance(spec, Iterable) else [spec]
         if not all(isinstance(number, Integral) for number in numbers):
             parameter = Parameter("columns" if what == "column" else "rows")
-            wrong = "{parameter} must be a text such as '0:5,100' or a list of indices, not {given}"
-            raise WrongTypeError(Sentence(wrong, parameter=parameter, given=str(spec)[:60]))
+            raise WrongTypeError(
+                Sentence(
+                    "{parameter} must be a text such as '0:5,100' or a list of indices, "
+                    "not {given}",
+                    parameter=parameter,
+                    given=str(spec)[:60],
+                )
+            )
         spec = ",".join(map(str, numbers))
 
     ranges = [_range_of(part.strip(), size, what) for part in spec.split(",")]
@@ -64,8 +70,9 @@ def _range_of(part: str, size: int, what: str) -> range:
             f"{part!r} is out of range: there are {size:,} {what}s, from 0 to {size - 1}"
         )
     if start >= stop:
-        reason = "the stop is excluded, so it must be larger than the start"
-        raise RangeError(f"{what}s {part} are empty: {reason}")
+        raise RangeError(
+            f"{what}s {part} are empty: the stop is excluded, so it must be larger than the start"
+        )
     return range(start, stop)
 
 

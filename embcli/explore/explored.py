@@ -47,8 +47,11 @@ class ExploredMatrix:
         self.layer = layers[layer]
         origin = layers.origin
         if origin.is_streamed:
-            reason = "explore reads rows again and again, and this array is compressed"
-            raise InputError(f"{reason}: {origin.name!r}", UNCOMPRESSED)
+            raise InputError(
+                "explore reads rows again and again, and this array is compressed: "
+                f"{origin.name!r}",
+                UNCOMPRESSED,
+            )
         self.encoding = model.source.encoding
         self.name = origin.name
         if origin.is_seeded:

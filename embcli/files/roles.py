@@ -164,8 +164,10 @@ class Roles:
                 "Merge it into its base model before saving: merge_and_unload of PEFT",
             )
         for empty in self._named("token", lambda tensor: 0 in tensor.shape):
-            hint = "With ZeRO-3 of DeepSpeed, gather the parts before saving: zero_to_fp32.py"
-            raise tensors.file_error(f"{empty} is empty", hint)
+            raise tensors.file_error(
+                f"{empty} is empty",
+                "With ZeRO-3 of DeepSpeed, gather the parts before saving: zero_to_fp32.py",
+            )
         by_place = {tensor.stored_at: tensor for tensor in tensors.values() if tensor.is_matrix}
         matrices = list(by_place.values())
         is_numbered = PART_WITH_INDEX.fullmatch(tensors.path.name)
@@ -191,8 +193,9 @@ class Roles:
             return token
         for tensor in self._with_end("encoder.embed_tokens"):
             if tensor.shape == token.shape and not equal_rows(token, tensor):
-                name = quoted(tensor.name)
-                self.reasons["token"] = f"{name} is the encoder's; {quoted(token.name)} differs"
+                self.reasons["token"] = (
+                    f"{quoted(tensor.name)} is the encoder's; {quoted(token.name)} differs"
+                )
                 return tensor
         return token
 
@@ -225,10 +228,10 @@ class Roles:
         encoders = [tensor for tensor in nearest if "encoder" in name_parts(tensor.name)]
         decoders = [tensor for tensor in nearest if "decoder" in name_parts(tensor.name)]
         if len(nearest) == 2 and len(encoders) == 1 and decoders:
-            encoder = encoders[0]
-            name = quoted(encoder.name)
-            self.reasons[role] = f"{name} is the encoder's; the decoder has another"
-            nearest = [encoder]
+            nearest = encoders
+            self.reasons[role] = (
+                f"{quoted(encoders[0].name)} is the encoder's; the decoder has another"
+            )
         return self._one_of_equal(role, nearest)
 
     def _fits_head(self, tensor: Tensor) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeGuard
 from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
 from embcli.errors import InputError, MissingFileError, Notes, UnknownWordError
 from embcli.names import Strings
+from embcli.wording import first_of
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
 WEIGHTS = (
@@ -90,9 +91,7 @@ class Preference(NamedTuple):
             found = [name for name in ordered_names if fnmatchcase(name, pattern)]
             if not found:
                 continue
-            listed = ", ".join(map(quoted, found[:6]))
-            if len(found) > 6:
-                listed += ", ..."
+            listed = first_of(map(quoted, found), 6)
             if all(map(PART_WITH_INDEX.fullmatch, found)):
                 raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
             if len(found) == 1:
@@ -229,8 +228,10 @@ def snapshot(name: str) -> Path:
     """
     match = _MODEL.fullmatch(name)
     if match is None:
-        reason = "not found as a file or a folder, and not a name like org/name or name@main"
-        raise MissingFileError(f"{quoted(name)} {reason}")
+        raise MissingFileError(
+            f"{quoted(name)} not found as a file or a folder, "
+            "and not a name like org/name or name@main"
+        )
     model = match["name"]
     cache = cache_folder()
     folders = [cache / f"models--{model.replace('/', '--')}"]
@@ -255,10 +256,12 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     suffixes = [Path(pattern).suffix for pattern in (*WEIGHTS, *TOKENIZERS)]
     path = Path(model)
     if get_close_matches(path.suffix, suffixes):  # it is a file rather than a model
-        reason = "not found as a file, and the Hugging Face cache has no model of this name"
         beside = get_close_matches(model, map(str, path.parent.glob("*")), 1)
-        meant = f"Did you mean {quoted(beside[0])}?" if beside else ""
-        return MissingFileError(f"{quoted(model)} {reason}", meant)
+        return MissingFileError(
+            f"{quoted(model)} not found as a file, "
+            "and the Hugging Face cache has no model of this name",
+            f"Did you mean {quoted(beside[0])}?" if beside else "",
+        )
     hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"

@@ -87,8 +87,11 @@ class Session:
         try:
             return _description(answer)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            hint = "HF_ENDPOINT can name another hub"
-            raise file_error(self.model, f"{hub()} does not answer as a hub does", hint) from None
+            raise file_error(
+                self.model,
+                f"{hub()} does not answer as a hub does",
+                "HF_ENDPOINT can name another hub",
+            ) from None
 
     def spend(self, what: str, amount: float) -> None:
         """Add to what the requests have taken; raises InputError if that is more than they may."""

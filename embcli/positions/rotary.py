@@ -23,8 +23,9 @@ from embcli.wording import Sentence, counted
 def check_rotation(dim: int) -> None:
     """Raise LayerError for an odd D."""
     if dim % 2:
-        wrong = "{dim} must be even, not {given:,}: rotary positions rotate pairs"
-        raise LayerError(Sentence(wrong, given=dim))
+        raise LayerError(
+            Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim)
+        )
 
 
 def rotary(

@@ -29,8 +29,10 @@ def sinusoidal(
     formula = "Columns 2i, 2i + 1: sine, cosine of p · 10,000^(-2i/D); added to the token row."
     meaning = "They depend only on the distance: equal along each diagonal."
     if model_step is not None:
-        halves = "sines in the first half of the columns, cosines in the second"
-        formula = f"The model's own formula: {halves}; added to the token row."
+        formula = (
+            "The model's own formula: sines in the first half of the columns, "
+            "cosines in the second; added to the token row."
+        )
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
 

@@ -37,15 +37,11 @@ class Seeded:
 
 def check_size(name: str, given: int) -> int:
     """Return the size of a matrix; raises LayerError for one that is out of range."""
-    parameter = Parameter(name)
-    size = whole_number(name, given)
-    if size < 1:
-        wrong = "{name} must be at least 1, not {size:,}"
-        raise LayerError(Sentence(wrong, name=parameter, size=size))
+    size = whole_number(name, given, 1, error=LayerError)
     # The digits of a larger number would fill the message about the memory that it takes.
     if size >= 10**40:
         wrong = "{name} is out of range; no machine has that much memory"
-        raise LayerError(Sentence(wrong, name=parameter))
+        raise LayerError(Sentence(wrong, name=Parameter(name)))
     return size
 
 

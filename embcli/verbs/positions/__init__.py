@@ -175,8 +175,13 @@ def positions(
     check_options(model_positions.kind, pairing=pairing, theta=theta, ids=ids)
     token_ids = parse_ids("0" if ids is None else str(ids))
     if len(token_ids) != 1:
-        wrong = "{ids} must be one token ID, not {count}: {given!r}"
-        raise InputError(Sentence(wrong, count=len(token_ids), given=str(ids)[:40]))
+        raise InputError(
+            Sentence(
+                "{ids} must be one token ID, not {count}: {given!r}",
+                count=len(token_ids),
+                given=str(ids)[:40],
+            )
+        )
     check_size("context_length", length)
     refuse_too_large("a table of positions", (length, model_positions.dim))
     theta = DEFAULT_THETA if theta is None else theta
