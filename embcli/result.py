@@ -357,21 +357,11 @@ def chosen_format(
         raise OutputError(f"EMBCLI_FORMAT {default!r} is not a format; choose from {names}")
 
     known = formats_for(kind)
-    file = Path(path or "")
-    suffix = file.suffix.lower()
     if format:
         name = format.lower()
         name = ALIASES.get(name, name)
-    elif suffix in SUFFIXES:
-        name = SUFFIXES[suffix]
-    elif suffix and not default:
-        cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
-        if kind != "page":
-            cure = Sentence("{format} names one of {known}", known=", ".join(known))
-        wrong = "{output} {file!r} has no known extension; {cure}"
-        raise OutputError(Sentence(wrong, file=str(file), cure=cure))
     else:
-        name = default if default in known else "table"
+        name = _format_of_file(kind, Path(path or ""), default)
     if name not in known:
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
@@ -391,6 +381,20 @@ def chosen_format(
     if path is not None:
         _check_place(path, chosen)
     return chosen.name
+
+
+def _format_of_file(kind: ContentKind, file: Path, default: str) -> str:
+    known = formats_for(kind)
+    suffix = file.suffix.lower()
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if suffix and not default:
+        cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
+        if kind != "page":
+            cure = Sentence("{format} names one of {known}", known=", ".join(known))
+        wrong = "{output} {file!r} has no known extension; {cure}"
+        raise OutputError(Sentence(wrong, file=str(file), cure=cure))
+    return default if default in known else "table"
 
 
 def _check_place(path: str | Path, format: Format) -> None:

@@ -128,6 +128,7 @@ class HuggingFaceEncoding(Encoding):
         """Yield in words what is missing, wrong IDs around a text, and two tokens with one ID."""
         if self.rules["type"] == "BPE":
             yield from self._faults_of_pairs()
+            yield from self._faults_of_bytes()
         try:
             call_package(
                 self.path,
@@ -153,7 +154,7 @@ class HuggingFaceEncoding(Encoding):
                 return
 
     def _faults_of_pairs(self) -> Iterator[str]:
-        """Yield in words the merges and bytes that are missing, and whether a text comes back."""
+        """Yield in words the merges that are missing, and whether tokens of bytes are not used."""
         merges = self.rules["merges"]
         parts = {token for token in self.rules["vocab"] if len(token) > 1}
         of_bytes = [token for token in parts if _BYTE.fullmatch(token)]
@@ -167,7 +168,9 @@ class HuggingFaceEncoding(Encoding):
         if len(of_bytes) >= len(_IN_UTF8) and not self.rules["byte_fallback"]:
             yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
 
-        single = {bytes_of(token.encode()) for token in self.rules["vocab"].keys() - parts}
+    def _faults_of_bytes(self) -> Iterator[str]:
+        """Yield in words the bytes that are missing, or that a text does not come back."""
+        single = {bytes_of(token.encode()) for token in self.rules["vocab"] if len(token) < 2}
         lost_bytes = [byte for byte in _IN_UTF8 if bytes([byte]) not in single]
         if self._to_bytes is byte_level_to_bytes and lost_bytes:
             texts = f"{counted(len(lost_bytes), 'byte')}, which texts lose"

@@ -66,7 +66,7 @@ class Roles:
         is_tied = self.settings.values.get("tie_word_embeddings") is True
         if not named and is_tied:  # save_model of safetensors keeps one name of a tied matrix
             named = self._named("head", lambda tensor: tensor.is_matrix)
-        self.token = self._token_matrix(named, chosen)
+        self.token = self._token_matrix(named) if chosen is None else self._chosen_matrix(chosen)
         # Whether the user chose another tensor than a token matrix that is known by its name.
         self.is_custom_tensor = chosen is not None and named != [] and self.token not in named
         self.first_position = 0  # the row of the position matrix that position 0 picks
@@ -141,17 +141,19 @@ class Roles:
         pairs = zip(name_parts(tensor.name), name_parts(self.token.name), strict=False)
         return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
-    def _token_matrix(self, named: list[Tensor], chosen: str | None) -> Tensor:
+    def _chosen_matrix(self, name: str) -> Tensor:
+        if name not in self.tensors:
+            raise _undecided_error(self.tensors, f"it has no tensor {quoted(name)}")
+        tensor = self.tensors[name]
+        tensor.check_readable()
+        if not tensor.is_matrix:
+            raise self.tensors.file_error(
+                Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
+            )
+        return tensor
+
+    def _token_matrix(self, named: list[Tensor]) -> Tensor:
         tensors = self.tensors
-        if chosen is not None:
-            if chosen not in tensors:
-                raise _undecided_error(tensors, f"it has no tensor {quoted(chosen)}")
-            tensor = tensors[chosen]
-            tensor.check_readable()
-            if not tensor.is_matrix:
-                no_matrix = Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
-                raise tensors.file_error(no_matrix)
-            return tensor
         part = part_in_words(tensors.path, named)
         if part:
             raise tensors.file_error(part)
