@@ -36,7 +36,7 @@ from embcli.formats import (
     formats_for,
 )
 from embcli.names import DEFAULT_PRECISION, Strings, Theme, __version__
-from embcli.wording import Sentence, counted, in_line
+from embcli.wording import Sentence, counted, in_line, load_facts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,23 +49,6 @@ ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
-# How a page that is too long for a slide can have fewer lines.
-_SHORTER_TEXT = "give a shorter text"
-_FEWER_LINES = {
-    "lookup": "give a shorter text, or fewer {columns}",
-    "compare": "give a shorter text, or fewer of {show}, {draw} and {gradient}",
-    "batch": "give a smaller {batch_size}",
-    "positions": "give fewer {rows} or {columns}",
-    "weights": "give fewer {rows} or {columns}",
-    "neighbors": "give a smaller {top}",
-    "diff": "give a smaller {top}",
-    "count": "give fewer files",
-    "tokenize": "give a shorter text, or {inline}",
-    "audit": "leave out {slide}",
-    "info": "leave out {slide}",
-    "cache": "leave out {slide}",
-    "explain": "give another word",
-}
 _WITHOUT_BARE = ("info", "cache", "explain")  # verbs whose pages are not bare
 
 
@@ -215,13 +198,14 @@ class Result:
         source = [f"embcli {__version__}", *names]
         if "seed" in run:
             source.append(f"seed {run['seed']}")
+        cures = load_facts("fewer_lines.json")
         heading = self.style.slide or self._subject or " and ".join(models or names) or self._verb
         return Frame(
             is_slide=self.style.slide is not None,
             heading=heading,
             source=", ".join(source),
             models=models,
-            fewer_lines=Sentence(_FEWER_LINES.get(self._verb, _SHORTER_TEXT)),
+            fewer_lines=Sentence(cures.get(self._verb, cures["other"])),
             bare=self.styled(bare=self._verb not in _WITHOUT_BARE)._view(),
         )
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -75,11 +76,6 @@ class _Reader:
                     row["vectors"] = {name: values[place] for name, values in vectors.items()}
                 yield row
 
-    def json_vectors(self, matrix: str) -> Iterator[np.ndarray]:
-        """Yield the rows of a matrix."""
-        for values in self.matrix(matrix):
-            yield from self.json_values(values)
-
     def json_values(self, values: Any) -> Any:
         """Return values that orjson takes one by one.
 
@@ -115,7 +111,8 @@ def _json(reader: _Reader, file: BinaryIO) -> None:
             if place > 0:
                 file.write(b",")
             file.write(f'\n"{name}":'.encode())
-            _write_list(file, reader.json_vectors(name))
+            vectors = map(reader.json_values, reader.matrix(name))
+            _write_list(file, chain.from_iterable(vectors))
         file.write(b"\n}")
     file.write(b"}\n")
 

@@ -241,7 +241,10 @@ class HuggingFaceEncoding(Encoding):
 
     @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
     def token_bytes(self, token_id: int) -> bytes | None:
-        token = self._token(token_id)
+        largest_id = (1 << 32) - 1  # that the package takes
+        if not 0 <= token_id <= largest_id:
+            return None
+        token = self.tokenizer.id_to_token(token_id)
         if token is None:
             return None
         added = self._added.get(token_id)
@@ -251,12 +254,6 @@ class HuggingFaceEncoding(Encoding):
         if is_plain or self._to_bytes is None:
             return token.encode()
         return self._to_bytes(token.encode())
-
-    def _token(self, token_id: int) -> str | None:
-        last_id = (1 << 32) - 1
-        if not 0 <= token_id <= last_id:
-            return None
-        return self.tokenizer.id_to_token(token_id)
 
     @cached_property
     def _to_bytes(self) -> ToBytes | None:

@@ -75,7 +75,7 @@ class ExploredMatrix:
 
     def row(self, row: int) -> np.ndarray:
         """Return the values of a row, (D,) float32."""
-        return np.asarray(self.layer.rows(np.array([row]))[0])
+        return self.layer.rows(np.array([row])).ravel()
 
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]

@@ -149,9 +149,8 @@ def _read_csv(binary: Binary, notes: Notes) -> Tensors | None:
 
     alike = [first, second]
     alike += [record for record in islice(records, 98) if len(record) == width]
-    are_numbers = np.array([list(map(is_number, record)) for record in alike])  # (lines, width)
-    columns = np.flatnonzero(are_numbers.mean(axis=0) >= 0.5).tolist()
-    chosen = _named_columns(first, columns, are_numbers[0])
+    columns = _columns_of_numbers(alike)
+    chosen = _named_columns(first, columns)
     has_header = chosen is not None
     if chosen is None:
         chosen = columns
@@ -169,11 +168,14 @@ def _read_csv(binary: Binary, notes: Notes) -> Tensors | None:
     return _tensors(binary, np.loadtxt(fields, delimiter="\t", comments=None, ndmin=2))
 
 
-def _named_columns(
-    header: list[str], columns: list[int], are_numbers: np.ndarray
-) -> list[int] | None:
+def _columns_of_numbers(records: list[list[str]]) -> list[int]:
+    are_numbers = np.array([list(map(is_number, record)) for record in records])  # (lines, width)
+    return np.flatnonzero(are_numbers.mean(axis=0) >= 0.5).tolist()
+
+
+def _named_columns(header: list[str], columns: list[int]) -> list[int] | None:
     """Return the columns of numbers that a header chooses; None if the line is not a header."""
-    named = [column for column in columns if not are_numbers[column]]
+    named = [column for column in columns if not is_number(header[column])]
     numbered = [column for column in columns if header[column].isdecimal()]
     if not named or named + numbered != columns:
         return None

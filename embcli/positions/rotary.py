@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from embcli.errors import LayerError
 from embcli.names import Pairing, Similarity
 from embcli.positions.kind import (
     PositionMatrix,
@@ -17,15 +16,7 @@ from embcli.positions.kind import (
     frequencies,
     similarities_of,
 )
-from embcli.wording import Sentence, counted
-
-
-def check_rotation(dim: int) -> None:
-    """Raise LayerError for an odd D."""
-    if dim % 2:
-        raise LayerError(
-            Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim)
-        )
+from embcli.wording import counted
 
 
 def rotary(

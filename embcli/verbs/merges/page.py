@@ -25,7 +25,7 @@ from embcli.page import (
 )
 from embcli.selection import Excerpt
 from embcli.tokens import shown
-from embcli.verbs.merges import Merges, StepRow
+from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import tree_lines
 from embcli.wording import counted, first_of
 
@@ -80,8 +80,10 @@ def _table(result: Merges) -> RenderResult:
     rows = [result.rows[place] for place in excerpt.places]
     steps = [row.step for row in rows]
     fields = result.fields
+    # Each row names its piece, as a page can leave out the rows above it.
+    pieces = [shown(b"".join(result.pieces[row.piece].symbols)) for row in rows]
     labels = [
-        Label("piece", _piece_cells(result, rows), "left", short=True),
+        Label("piece", pieces, "left", short=True),
         Label("step", [row.number or "" for row in rows]),
         Label("left", [shown(step.left) for step in steps]),
         Label("right", [shown(step.right) for step in steps], "left"),
@@ -96,15 +98,6 @@ def _table(result: Merges) -> RenderResult:
     labels.append(Label("ID", [_number_cell(step.token_id) for step in steps]))
     yield ruled(labels, gaps=excerpt.gaps)
     yield from omitted(omission(excerpt, "row"))
-
-
-def _piece_cells(result: Merges, rows: list[StepRow]) -> list[str]:
-    """Return the pieces of some rows, each row's, as a page can leave out the rows above it."""
-    cells = []
-    for row in rows:
-        symbols = result.pieces[row.piece].symbols
-        cells.append(shown(b"".join(symbols)))
-    return cells
 
 
 def _number_cell(number: float | None, form: str = "") -> str:

@@ -12,7 +12,7 @@ from typing import get_args
 
 import numpy as np
 
-from embcli.errors import InputError, check_choice, check_number, refuse_too_large
+from embcli.errors import InputError, LayerError, check_choice, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
 from embcli.layer import Layers, Source
 from embcli.names import (
@@ -28,7 +28,7 @@ from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.positions.learned import learned
 from embcli.positions.of_model import ModelPositions, open_layers, positions_of
 from embcli.positions.relative import LARGEST_DISTANCE, relative
-from embcli.positions.rotary import check_rotation, rotary
+from embcli.positions.rotary import rotary
 from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import ArraySpec, Document, Records, in_pieces
 from embcli.result import MatrixOf, Result
@@ -183,11 +183,14 @@ def positions(
             )
         )
     check_size("context_length", length)
-    refuse_too_large("a table of positions", (length, model_positions.dim))
+    dim = model_positions.dim
+    refuse_too_large("a table of positions", (length, dim))
     theta = DEFAULT_THETA if theta is None else theta
     check_number("theta", theta, 1)
-    if model_positions.kind == "rotary":
-        check_rotation(model_positions.dim)
+    if model_positions.kind == "rotary" and dim % 2:
+        raise LayerError(
+            Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim)
+        )
     chosen = select(rows, length, "position")
     # The columns of similarities are other positions.
     column_count = length if similarity else model_positions.columns

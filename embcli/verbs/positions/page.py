@@ -63,10 +63,8 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     for view in views:
         most_rows = _most_rows(table, view, views, options)
         blocks.append(list(_drawn(table, view, most_rows, lines)))
-    if beside:
-        blocks.append(beside)
     if is_slide:
-        yield Flow(blocks)
+        yield Flow([*filter(None, [*blocks, beside])])
     else:
         for place, block in enumerate(blocks):
             if place and not options.is_terminal:  # whose lines are few
