@@ -129,8 +129,10 @@ def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
 
 def does_not_load(package: str, error: Exception) -> str:
     """Return the sentence for a package that embcli cannot do without."""
-    cure = f"reinstall it: pip install --force-reinstall {package}"
-    return f"{package} does not load ({_reason(error)}); {cure}"
+    return (
+        f"{package} does not load ({_reason(error)}); "
+        f"reinstall it: pip install --force-reinstall {package}"
+    )
 
 
 def _reason(error: Exception) -> str:

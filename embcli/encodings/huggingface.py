@@ -304,17 +304,15 @@ class HuggingFaceEncoding(Encoding):
 
     def _by_merges(self, ids: list[int], tokens: list[str]) -> Derivation:
         """Return the merges of a piece, which its tokens spell."""
-        model = self.rules
         ranks = self._merge_ranks
-        to_bytes = self._to_bytes or bytes
-        is_whole = ids[0] in self._added or bool(model.get("ignore_merges"))
+        is_whole = ids[0] in self._added or bool(self.rules.get("ignore_merges"))
         if is_whole and len(ids) == 1:
             return Derivation((self.token_bytes(ids[0]) or b"",), (), tuple(ids))
         return derive(
             self._symbols(tokens),
             lambda left, right: ranks.get((left, right), NEVER),
             lambda token: self.tokenizer.model.token_to_id(token.decode()),
-            to_bytes=to_bytes,
+            to_bytes=self._to_bytes or bytes,
         )
 
     def _symbols(self, tokens: list[str]) -> list[bytes]:

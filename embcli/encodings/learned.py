@@ -44,8 +44,10 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
         return WordsEncoding(name, _read(place), has_unknown=kind == "words")
     path, _, size = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
-        wrong = f"{name!r} is not like bpe:story.txt:1000"
-        raise InputError(f"{wrong}: N counts bytes and merges, at least 256, at most 999999999")
+        raise InputError(
+            f"{name!r} is not like bpe:story.txt:1000: "
+            "N counts bytes and merges, at least 256, at most 999999999"
+        )
     count = int(size) - _BYTES
     tokens = _learnt(_read(path), count, notes)
     if len(tokens) < count:

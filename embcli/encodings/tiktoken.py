@@ -53,8 +53,9 @@ Vocabulary = tuple[Definition, dict[bytes, int]]  # with the IDs of tokens that 
 
 def _definitions() -> dict[str, Definition]:
     """Return the encodings of tiktoken by name."""
-    stored = load_facts("tiktoken.json")
-    definitions = {name: Definition(**fields) for name, fields in stored.items()}
+    definitions = {
+        name: Definition(**fields) for name, fields in load_facts("tiktoken.json").items()
+    }
 
     # The IDs without a special token are reserved ones; 200018 has two names.
     special_tokens = definitions["o200k_harmony"].special_tokens

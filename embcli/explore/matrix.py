@@ -129,8 +129,9 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         """Read the rows on the screen, unless that has been done, and fit their columns."""
         start = self.first_line
         stop = start + self.rows_shown
-        if self._read != (start, stop, self.matrix.by_norm):
-            self._read = (start, stop, self.matrix.by_norm)
+        wanted = (start, stop, self.matrix.by_norm)
+        if self._read != wanted:
+            self._read = wanted
             self.ids = self.matrix.ids(start, stop)
             self.tokens = self.matrix.tokens(self.ids)
             self.error = ""

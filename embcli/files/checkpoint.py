@@ -270,8 +270,11 @@ class Checkpoint:
         is_tied = self.roles.config.get("tie_word_embeddings")
         if not isinstance(is_tied, bool):
             return Head(None, "none")
-        reason = f"config.json states tie_word_embeddings {str(is_tied).lower()}"
-        return Head(None, "stated" if is_tied else "none", reason=reason)
+        return Head(
+            None,
+            "stated" if is_tied else "none",
+            reason=f"config.json states tie_word_embeddings {str(is_tied).lower()}",
+        )
 
     def _head_of_gguf(self) -> Head:
         metadata = self.tensors.metadata

@@ -121,8 +121,10 @@ class UnpackedTensors(Tensors):
         is_own_number = self.is_array or tensor.dtype not in self._dtypes_with_scales
         if is_own_number or not tensor.is_matrix:
             return tensor
-        reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
-        return _refused(tensor, reason)
+        return _refused(
+            tensor,
+            f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them",
+        )
 
     @cached_property
     def _unknown_parts(self) -> dict[str, list[str]]:
@@ -243,11 +245,13 @@ class UnpackedTensors(Tensors):
 
         def layer(described: Tensor) -> Layer:
             numbers = file_layer(tensor)
-            row_of_id = self._mapping(mapping, tensor.shape[0]) if mapping else None
+            row_of_id = np.arange(tensor.shape[0])
+            if mapping:
+                row_of_id = self._mapping(mapping, tensor.shape[0])
             factors = _own_vector(weights) if weights else None
 
             def rows(ids: np.ndarray) -> np.ndarray:
-                row_ids = ids if row_of_id is None else row_of_id[ids]
+                row_ids = row_of_id[ids]
                 if factors is None:
                     return numbers.rows(row_ids)
                 # The product has the wider dtype of both, and is rounded once, as model2vec does.

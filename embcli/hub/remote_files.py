@@ -220,14 +220,13 @@ class RemoteBinary(Binary):
     def load(self, byte_range: range, what: str) -> None:
         if self._known(byte_range) is not None:
             return
-        size = in_bytes(len(byte_range))
         if len(byte_range) > LONGEST_LOAD:
-            limit = in_bytes(LONGEST_LOAD)
-            reason = f"all of {what} is {size}, and embcli reads at most {limit} over the network"
             model = self.folder.session.model
-            local_name = model.removeprefix("hf://")
-            cure = f"hf download {model}; then the same command with {local_name}"
-            raise self.file_error(reason, cure)
+            raise self.file_error(
+                f"all of {what} is {in_bytes(len(byte_range))}, "
+                f"and embcli reads at most {in_bytes(LONGEST_LOAD)} over the network",
+                f"hf download {model}; then the same command with {model.removeprefix('hf://')}",
+            )
         starts = range(0, len(byte_range), _PART)
         parts = [byte_range[start : start + _PART] for start in starts]
         answers = self._fetch(parts)

@@ -190,11 +190,10 @@ class Session:
         reason = "{cause}"
         cause = str(error)[:200]
         if isinstance(error, httpx2.HTTPStatusError):
-            headers = error.response.headers
             status = str(error.response.status_code)
             cause = f"{status} {error.response.reason_phrase[:200]}"
             by_status = _REFUSALS.get(status, "{host} answers {cause}")
-            reason = _REFUSALS.get(headers.get("X-Error-Code", ""), by_status)
+            reason = _REFUSALS.get(error.response.headers.get("X-Error-Code", ""), by_status)
         elif isinstance(error, httpx2.TimeoutException):
             reason = "{host} did not answer within {timeout} seconds"
         elif isinstance(error, httpx2.HTTPError):

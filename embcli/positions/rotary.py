@@ -48,7 +48,6 @@ def rotary(
     def rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
         return vectors(positions)[:, row_columns].astype(np.float32)
 
-    count = dim // 2
     angle = f"p · {theta:,.12g}^(-2i/D)"
     formula = f"Pair i of the columns is rotated by {angle}; pairs are {pairing}."
     first, second = pair_columns[:, 0]
@@ -68,7 +67,7 @@ def rotary(
     similarities = similarities_of(vectors, metric)
     return ShownPositions(
         name="Rotary",
-        size=f"D/2 = {counted(count, 'angle')}",
+        size=f"D/2 = {counted(dim // 2, 'angle')}",
         formula=formula,
         matrices=[angles_of_pairs, rotated_row],
         similarities=similarities,

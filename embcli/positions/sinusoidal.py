@@ -85,7 +85,7 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     angles = column * rates
     halves = torch.cat([torch.sin(angles), torch.cos(angles)], dim=1)
     odd_column = (0, dim % 2)  # an odd D ends with a zero
-    rows = np.asarray(torch.nn.functional.pad(halves, odd_column))
+    rows = torch.nn.functional.pad(halves, odd_column).numpy()
     rows[shifted == step.padding_id] = 0
     return rows
 

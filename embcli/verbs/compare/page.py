@@ -200,9 +200,10 @@ def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
         places = excerpt.places
         pair = Pair(comparison.embedding[places], comparison.linear[places])
         labels = token_labels(comparison.tokens, places)
-        gaps = excerpt.gaps
         missing = omission(excerpt, "row")
-        table = _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
+        table = _pair_table(
+            comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=missing
+        )
         is_side_by_side = len(table.blocks) == 2
         if is_side_by_side:
             break

@@ -86,9 +86,14 @@ class PositionTable(Result, verb="positions"):
                     model_positions.dim, columns, model_positions.model_step, self.metric
                 )
             case "relative":
-                length = model_positions.length
-                layer = layers["position"]
-                return relative(layer, columns, length, token_row, token_id, self.metric)
+                return relative(
+                    layers["position"],
+                    columns,
+                    model_positions.length,
+                    token_row,
+                    token_id,
+                    self.metric,
+                )
             case "rotary":
                 return rotary(columns, token_row, token_id, self.pairing, self.theta, self.metric)
 
