@@ -215,8 +215,9 @@ class HuggingFaceEncoding(Encoding):
                 encode = tokenizer.encode_batch_fast  # This takes a third less time.
             return encode([text], add_special_tokens=False)[0]
 
-        failure = f"it cannot split this text of {counted(len(text), 'character')}"
-        return call_package(self.path, failure, call)
+        return call_package(
+            self.path, f"it cannot split this text of {counted(len(text), 'character')}", call
+        )
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the spans of tokens, (T, 2) int64.

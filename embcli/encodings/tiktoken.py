@@ -218,8 +218,11 @@ class RankFileEncoding(TiktokenEncoding):
             reason = "its name is none of tiktoken's encodings, and nothing else tells its pattern"
             raise UnknownTokenizerError(file_error(self.path, reason).message)
         encode = super().encode
-        failure = f"it cannot split this text of {counted(len(text), 'character')}"
-        return call_package(self.path, failure, lambda: encode(text, special))
+        return call_package(
+            self.path,
+            f"it cannot split this text of {counted(len(text), 'character')}",
+            lambda: encode(text, special),
+        )
 
 
 def _parse_ranks(data: bytes) -> dict[bytes, int]:

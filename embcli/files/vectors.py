@@ -153,7 +153,6 @@ def _index_of_text(binary: Binary, start: Start) -> _Index:
     stops = array("q")
     line_end = start.offset
     has_ended = False  # only empty lines may follow
-    tab = ord("\t")  # A byte is found faster as a number.
     file = io.BufferedReader(BinaryStream(binary), 1 << 20)
     file.seek(start.offset)
     while line := file.readline(LONGEST_LINE):
@@ -172,7 +171,7 @@ def _index_of_text(binary: Binary, start: Start) -> _Index:
             raise _count_error(binary, line_number, 0, dim)
 
         # In most lines, all separators are single, and the word has none.
-        separator = b"\t" if tab in line else b" "
+        separator = b"\t" if b"\t" in line else b" "
         length = line.find(separator)
         separators = line.count(separator)
         if line.endswith(b" \n"):

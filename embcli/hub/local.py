@@ -18,44 +18,14 @@ from typing import Any, NamedTuple, TypeGuard
 from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
 from embcli.errors import InputError, MissingFileError, Notes, UnknownWordError
 from embcli.names import Strings
-from embcli.wording import first_of
+from embcli.wording import first_of, load_facts
 
-# The files of a model's folder in order of preference: names, and patterns with a single match.
-WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "*.safetensors.index.json",
-    "*.safetensors",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "*-00001-of-?????.gguf",
-    "*.gguf",
-    "*.pth",
-    "*.pt",
-    "*.bin",
-    "*.npz",
-    "*.npy",
-    "*.vec",
-)
-# The files of a tokenizer in order of preference.
-TOKENIZERS = (
-    "tokenizer.json",
-    "tekken.json",
-    "tokenizer.model",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-    "spm.model",
-    "sentencepiece.model",
-    "spm_char.model",
-    "source.spm",
-    "*.tiktoken",
-    "vocab.json",
-    "vocab.txt",
-    "vocab-src.json",
-    "encoder.json",
-    "prophetnet.tokenizer",
-    "tokenizer_config.json",  # a few classes need no vocabulary
-)
+# The files of a model's folder and of a tokenizer, in order of preference: names, and patterns with
+# a single match. Then the other files that are downloaded beside a tokenizer.
+_FILES = load_facts("model_files.json")
+WEIGHTS = _FILES["weights"]
+TOKENIZERS = _FILES["tokenizers"]
+SETTINGS = _FILES["settings"]
 OLLAMA = "ollama:"  # stands before the name of a model of Ollama
 _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters
 
@@ -352,8 +322,7 @@ def _ollama_folders() -> list[Path]:
     folder = os.environ.get("OLLAMA_MODELS")
     if folder:
         return [_expanded(folder)]
-    service_folder = Path("/usr/share/ollama/.ollama/models")
-    return [_expanded("~/.ollama/models"), service_folder]
+    return [_expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]
 
 
 def ollama_places() -> str:

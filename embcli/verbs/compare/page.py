@@ -254,11 +254,11 @@ def _judgement(verdict: Verdict, gradient: Gradient | None = None) -> Text:
         if gradient is not None and gradient.verdict.identical:
             identical += " and gradients"
         return safe_text(f"{identical}, the largest |difference| is 0.", "good")
-    text = (
+    return safe_text(
         f"Not bit-identical: {verdict.in_words}, "
-        f"the largest |difference| is {_number(verdict.difference)}."
+        f"the largest |difference| is {_number(verdict.difference)}.",
+        "bad",
     )
-    return safe_text(text, "bad")
 
 
 def _number(value: float | None) -> str:
