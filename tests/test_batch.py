@@ -22,7 +22,7 @@ from embcli.page import export
 from embcli.seeded_layers.seeded import Seeded
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.batch import Batches
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.oracles import gathered, of_ids
 from tests.readers import from_json
 from tests.transcripts import assert_height
@@ -33,16 +33,7 @@ OPENING = (
     "painting, married a rich widow, and established himself in a villa on the Riviera. "
     "(Though I rather thought it would have been Rome or Florence.)\n"
 )
-BOOKS_FIRST_INPUTS = [
-    [40, 367, 2885, 1464],
-    [1807, 3619, 402, 271],
-    [10899, 2138, 257, 7026],
-    [15632, 438, 2016, 257],
-    [922, 5891, 1576, 438],
-    [568, 340, 373, 645],
-    [1049, 5975, 284, 502],
-    [284, 3285, 326, 11],
-]
+BOOKS_FIRST_INPUTS = data(__name__)["the book's first inputs"]
 FIVE_IDS = ("batch", "--ids", "1,2,3,4,5")
 TOY = ("--vocab", "9", "--dim", "4")
 

@@ -22,7 +22,7 @@ from embcli import encodings
 from embcli.encodings.tiktoken import DEFINITIONS
 from embcli.errors import InputError, Notes
 from embcli.hub.local import OF_TOKENIZER, TOKENIZERS
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.files.made import numbered
 from tests.test_vocabularies import (
     BYTE,
@@ -346,23 +346,7 @@ def test_a_unigram_model_that_spells_by_bytes_has_all_of_them(tmp_path):
 
 # --- what is refused ------------------------------------------------------------------------------
 
-DAMAGED = [
-    ("gpt2.tiktoken", "YQ=="),
-    ("gpt2.tiktoken", "YQ== x"),
-    ("gpt2.tiktoken", "YQ== -1"),
-    ("own.tiktoken", "YQ== 0"),
-    ("tekken.json", "{}"),
-    ("tekken.json", "[]"),
-    ("vocab.json", '{"a": 1}'),
-    ("vocab.txt", "\udcff"),
-    ("tokenizer.model", "x"),
-    ("tokenizer.model", ""),
-    ("tokenizer.model", "\x0a\x7fa"),
-    ("tokenizer.model", "\x0b\x01a"),
-    ("tokenizer.model", "\x0a\x03\x0a\x01\udcff"),
-    ("tokenizer.model", "\x0a\x03\x0a\x01a"),
-    ("tokenizer.model", "\x0a\x03\x0a\x01a\x12\x02\x18\x04"),
-]
+DAMAGED = data(__name__)["damaged"]
 
 
 def test_damaged_files_are_refused(in_process, tmp_path, monkeypatch, snapshot):
