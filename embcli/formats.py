@@ -68,18 +68,19 @@ def content_of(verb: str, options: Mapping[str, Any]) -> ContentKind:
     >>> content_of("compare", {}), content_of("compare", {"gradient": True})
     ('matrices', 'document')
     """
+    option = options.get
     if verb == "tokenize":
-        is_derived = options.get("merges") or options.get("draw") or options.get("inline")
-        if is_derived or len(options.get("encoding", ())) > 1:
+        is_derived = option("merges") or option("draw") or option("inline")
+        if is_derived or len(option("encoding", ())) > 1:
             return "list"
     elif verb == "compare":
-        has_gradient = options.get("gradient") or options.get("learning_rate") is not None
-        shown = options.get("show") or ()
+        has_gradient = option("gradient") or option("learning_rate") is not None
+        shown = option("show") or ()
         if has_gradient or not {"outputs", *OUTPUTS}.issuperset(shown):
             return "document"  # Other steps are no matrices.
     elif verb == "positions":
-        kinds = (kind_named(options.get("kind")), kind_named(options.get("named_kind")))
-        if "relative" in kinds and not options.get("similarity"):
+        kinds = (kind_named(option("kind")), kind_named(option("named_kind")))
+        if "relative" in kinds and not option("similarity"):
             return "batches"  # There is a row for each pair of tokens.
     return CONTENTS[verb]
 

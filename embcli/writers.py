@@ -101,20 +101,21 @@ def _json(reader: _Reader, file: BinaryIO) -> None:
     head = {"run": records.run, **records.more}
     if records.columns:
         head["columns"] = list(records.columns)
-    file.write(_document(head).removesuffix(b"}"))
-    file.write(f',\n"{records.unit}":'.encode())
+    write = file.write
+    write(_document(head).removesuffix(b"}"))
+    write(f',\n"{records.unit}":'.encode())
     _write_list(file, reader.json_rows(records.fields))
 
     if names:
-        file.write(b',\n"matrices":{')
+        write(b',\n"matrices":{')
         for place, name in enumerate(names):
             if place > 0:
-                file.write(b",")
-            file.write(f'\n"{name}":'.encode())
+                write(b",")
+            write(f'\n"{name}":'.encode())
             vectors = map(reader.json_values, reader.matrix(name))
             _write_list(file, chain.from_iterable(vectors))
-        file.write(b"\n}")
-    file.write(b"}\n")
+        write(b"\n}")
+    write(b"}\n")
 
 
 def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:

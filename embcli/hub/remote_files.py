@@ -208,17 +208,18 @@ class RemoteBinary(Binary):
     def load(self, byte_range: range, what: str) -> None:
         if self._known(byte_range) is not None:
             return
-        if len(byte_range) > LONGEST_LOAD:
+        size = len(byte_range)
+        if size > LONGEST_LOAD:
             model = self.folder.session.model
             raise self.file_error(
-                f"all of {what} is {in_bytes(len(byte_range))}, "
+                f"all of {what} is {in_bytes(size)}, "
                 f"and embcli reads at most {in_bytes(LONGEST_LOAD)} over the network",
                 f"hf download {model}; then the same command with {model.removeprefix('hf://')}",
             )
-        starts = range(0, len(byte_range), _PART)
+        starts = range(0, size, _PART)
         parts = [byte_range[start : start + _PART] for start in starts]
         answers = self._fetch(parts)
-        data = self.folder.notes.watch(answers, len(byte_range), len)
+        data = self.folder.notes.watch(answers, size, len)
         self._pieces.append((byte_range, b"".join(data)))
 
     def _known(self, byte_range: range) -> bytes | None:

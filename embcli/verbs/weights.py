@@ -72,28 +72,29 @@ class WeightMatrix(Result, verb="weights"):
         fields: dict[str, FieldType] = {"id": int}
         if self.encoding:
             fields["token"] = str
-        stored_row = self.origin.sizes.get(self.name, 0) // self.layer.shape[0]
-        if not self._rows_chosen or stored_row * len(self.ids) > LONGEST_LOAD:
+        count = len(self.ids)
+        size, dim = self.layer.shape
+        stored_row = self.origin.sizes.get(self.name, 0) // size
+        if not self._rows_chosen or stored_row * count > LONGEST_LOAD:
             self.layer.load()
         # A drawn layer is drawn anew for each piece, so scattered rows are read in larger ones.
         numbers_of_piece = 1 << 18
         if self.order:
             fields |= {"norm": float, "rank": int}
             numbers_of_piece = 1 << 22
-        dim = self.layer.shape[1]
         return Records(
             run=self.run,
             unit="rows",
-            rows=len(self.ids),
+            rows=count,
             fields=fields,
             pieces=in_pieces(
-                len(self.ids),
+                count,
                 dim,
                 self._fields,
                 lambda places, names: dict.fromkeys(names, self.rows(self.ids[places])),
                 numbers_of_piece,
             ),
-            matrices={self.name: ArraySpec((len(self.ids), len(self.columns)))},
+            matrices={self.name: ArraySpec((count, len(self.columns)))},
             columns=tuple(self.columns.tolist()),
             default=self.name,
         )

@@ -115,6 +115,7 @@ class Batches(Result, verb="batch"):
         run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
         run["batches"] = self.count
         run |= vars(self.windows) | dict(self._draws.layers.origin.build)
+        ids = ArraySpec((samples, length), "int64")
         return Records(
             run=run,
             unit="samples",
@@ -122,8 +123,8 @@ class Batches(Result, verb="batch"):
             fields={"batch": int, "sample": int},
             pieces=in_pieces(samples, length * dim, self._values),
             matrices={
-                "inputs": ArraySpec((samples, length), "int64"),
-                "targets": ArraySpec((samples, length), "int64"),
+                "inputs": ids,
+                "targets": ids,
                 "input": ArraySpec((samples, length, len(self.columns))),
             },
             columns=tuple(self.columns.tolist()),

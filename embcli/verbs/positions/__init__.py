@@ -105,30 +105,32 @@ class PositionTable(Result, verb="positions"):
         return self.shown.matrices
 
     def records(self) -> Records:
+        kind = self.model_positions.kind
+        count = len(self.chosen)
         named = {matrix.name: matrix for matrix in self.matrices}
         specs = {}
         widths = []
         for name, matrix in named.items():
             row_shape = (*matrix.middle_shape, len(matrix.columns))
-            specs[name] = ArraySpec((len(self.chosen), *row_shape), matrix.dtype)
+            specs[name] = ArraySpec((count, *row_shape), matrix.dtype)
             widths.append(int(np.prod(row_shape)))
 
-        run: Document = {"embcli": __version__, "kind": self.model_positions.kind}
+        run: Document = {"embcli": __version__, "kind": kind}
         if self.layers:
             run |= self.layers.origin.document()
-        if self.model_positions.kind == "relative":
+        if kind == "relative":
             run["clip"] = LARGEST_DISTANCE
-        if self.model_positions.kind == "rotary":
+        if kind == "rotary":
             run |= {"pairing": self.pairing, "theta": self.theta}
         if self.is_similarity:
             run["metric"] = self.metric
         return Records(
             run=run,
             unit="positions",
-            rows=len(self.chosen),
+            rows=count,
             fields={"position": int},
             pieces=in_pieces(
-                len(self.chosen),
+                count,
                 max(widths),
                 lambda places, names: dict.fromkeys(names, self.chosen[places]),
                 lambda places, names: {

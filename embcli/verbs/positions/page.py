@@ -133,16 +133,17 @@ def _drawn(
     The colours of angles show their cosines.
     """
     heading = view.heading
+    shows_cosines = lines is not None and view.is_angle
     if lines is not None:
         most_rows = len(view.row_numbers)
-    if lines is not None and view.is_angle:
+    if shows_cosines:
         heading = "The cosines of the angles; one column per pair"
     if heading:
         yield title(heading)
     excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
     values = view.rows(numbers)[:, : len(view.columns)]
-    if lines is not None and view.is_angle:
+    if shows_cosines:
         values = np.cos(values)
     scale = None
     if table.is_similarity:
