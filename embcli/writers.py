@@ -331,9 +331,8 @@ def _ids(reader: _Reader, file: BinaryIO) -> None:
         sequences = piece.fields.get("sequence", one_sequence)
         numbers = _numbers(piece.fields["id"]).split(b",")
         for number, sequence in zip(numbers, sequences.tolist(), strict=False):
-            if sequence != line:
-                separator = b"\n" * (sequence - line)
-                line = sequence
+            separator = b"\n" * (sequence - line) or separator
+            line = sequence
             file.write(separator + number)
             separator = b" "
     unfinished_lines = max(reader.records.sequences - line, 0)

@@ -155,17 +155,17 @@ class HuggingFaceEncoding(Encoding):
 
     def _faults_of_pairs(self) -> Iterator[str]:
         """Yield in words the merges that are missing, and whether tokens of bytes are not used."""
-        merges = self.rules["merges"]
-        parts = {token for token in self.rules["vocab"] if len(token) > 1}
+        rules = self.rules
+        parts = {token for token in rules["vocab"] if len(token) > 1}
         of_bytes = [token for token in parts if _BYTE.fullmatch(token)]
-        tokens = parts.difference(self.added.values(), of_bytes, [self.rules["unk_token"]])
-        suffix = self.rules["end_of_word_suffix"] or ""
-        pairs = [[part.removesuffix(suffix) for part in merge] for merge in merges]
+        tokens = parts.difference(self.added.values(), of_bytes, [rules["unk_token"]])
+        suffix = rules["end_of_word_suffix"] or ""
+        pairs = [[part.removesuffix(suffix) for part in merge] for merge in rules["merges"]]
         lost = unmade([token.removesuffix(suffix) for token in tokens], pairs)
         if len(lost) > _FEW * len(tokens):
             shown = first_of(map(repr, sorted(lost)), 3)
             yield f"{self.path.name}: no merge of earlier tokens makes {shown}"
-        if len(of_bytes) >= len(_IN_UTF8) and not self.rules["byte_fallback"]:
+        if len(of_bytes) >= len(_IN_UTF8) and not rules["byte_fallback"]:
             yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
 
     def _faults_of_bytes(self) -> Iterator[str]:

@@ -110,12 +110,15 @@ class RowScreen(ExplorerScreen):
         return [f"Row {self.row}  {self.token}", norm, self.matrix.name]
 
     def commands(self) -> list[str]:
-        words = ["--columns", f"0:{self.matrix.dim}", "--sort", "norm"]
-        values = self.matrix.spell("weights", "--rows", str(self.row), *words)
-        nearest = ["neighbors", "--ids", str(self.row), "--top", str(TOP)]
-        by_cosine = self.matrix.spell(*nearest)
-        by_distance = self.matrix.spell(*nearest, "--metric", "l2")
-        return [values, by_cosine, by_distance]
+        spell = self.matrix.spell
+        row = str(self.row)
+        columns = f"0:{self.matrix.dim}"
+        nearest = ["neighbors", "--ids", row, "--top", str(TOP)]
+        return [
+            spell("weights", "--rows", row, "--columns", columns, "--sort", "norm"),
+            spell(*nearest),
+            spell(*nearest, "--metric", "l2"),
+        ]
 
     async def go_to(self, row: int | None, column: int | None = None) -> None:
         if row is None and column is not None:

@@ -84,16 +84,17 @@ class Checkpoint:
             self._config_error = error
 
         self.tensors = UnpackedTensors(stored, self.config)
-        self.roles = Roles(self.tensors, self.config, token)
-        self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
+        roles = Roles(self.tensors, self.config, token)
+        self.roles = roles
+        self.reasons = dict(roles.reasons)  # a role -> why this tensor, if it is a guess
         remarks.count(self._ignored_config)
-        if self.roles.adapter:
+        if roles.adapter:
             remarks.add(
-                f"{self.roles.adapter}; it is not applied: "
+                f"{roles.adapter}; it is not applied: "
                 "merge it into its base model first (merge_and_unload of PEFT)"
             )
-        if self.roles.token.dtype in INTEGERS:
-            remarks.add(f"{self.roles.token} holds integers, shown as float32")
+        if roles.token.dtype in INTEGERS:
+            remarks.add(f"{roles.token} holds integers, shown as float32")
 
     def check_config(self) -> None:
         """Raise InputError if there is a config.json that cannot be read."""

@@ -154,13 +154,10 @@ _MODEL = re.compile(
 
 def cache_folder() -> Path:
     """Return the folder of the Hugging Face cache, which environment variables can name."""
-    folder = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    if folder:
-        return _expanded(folder)
-    home = os.environ.get("HF_HOME")
-    if not home:
-        home = f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
-    return _expanded(f"{home}/hub")
+    variable = os.environ.get
+    home = variable("HF_HOME") or f"{variable('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    folder = variable("HF_HUB_CACHE") or variable("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    return _expanded(folder)
 
 
 def _expanded(path: str) -> Path:
