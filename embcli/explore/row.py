@@ -133,13 +133,10 @@ class RowScreen(ExplorerScreen):
             table.add_column(right("ID"), width=7)
             table.add_column(right(METRICS[metric].words), width=11)
 
-    def on_screen_resume(self) -> None:
-        self._search()
-
     def on_screen_suspend(self) -> None:
         self.workers.cancel_node(self)
 
-    def _search(self) -> None:
+    def on_screen_resume(self) -> None:
         """Search for the nearest rows by the first metric for which they are not known yet."""
         for metric in _SHOWN_METRICS:
             if metric not in self.nearest:
@@ -156,7 +153,7 @@ class RowScreen(ExplorerScreen):
         for row, token, score in zip(ids, tokens, scores, strict=True):
             number = number_format.write(score)
             table.add_row(Text(fitted(token, _TOKEN_CELLS)), right(str(row)), right(number))
-        self._search()
+        self.on_screen_resume()
 
     def failed(self, name: str, error: Any) -> None:
         super().failed(name, error)
