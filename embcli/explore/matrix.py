@@ -256,10 +256,11 @@ class MatrixScreen(ExplorerScreen):
         matrix = self.matrix
         self.lines.read()
         cursor = self.lines.cursor
-        place = f"row {cursor:,} of {matrix.size:,}"
+        size = f"{matrix.size:,}"
+        place = f"row {cursor:,} of {size}"
         if matrix.by_norm:
-            place = f"by norm: {cursor + 1:,} of {matrix.size:,}"
-        shape = f"{matrix.size:,} x {matrix.dim:,}, {matrix.layer.dtype}"
+            place = f"by norm: {cursor + 1:,} of {size}"
+        shape = f"{size} x {matrix.dim:,}, {matrix.layer.dtype}"
         return [self.lines.error or place, f"{matrix.name}: {shape}"]
 
     def commands(self) -> list[str]:

@@ -201,8 +201,9 @@ class UnpackedTensors(Tensors):
 
         size, width = tensor.shape
         dim = width * 32 // bits
-        scale = _grid(scales, (size, dim), None)
-        bias = _grid(biases, (size, dim), None)
+        shape = (size, dim)
+        scale = _grid(scales, shape, None)
+        bias = _grid(biases, shape, None)
         if not scale or not bias or not scale.block == bias.block == (1, group_size):
             return _refused(tensor, f"its scales do not fit it: {scales} in groups of {group_size}")
 
@@ -221,7 +222,7 @@ class UnpackedTensors(Tensors):
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{bits} bit of MLX"
         names = (scales.name, biases.name)
-        return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, computed_from=names)
+        return replace(tensor, shape=shape, dtype=label, matrix=layer, computed_from=names)
 
     # --- model2vec ------------------------------------------------------------------------------
 
@@ -229,7 +230,7 @@ class UnpackedTensors(Tensors):
         """Return the matrix of a static model, with its row and its factor for each token ID."""
         mapping = self.tensors.get("mapping")
         weights = self.tensors.get("weights")
-        parts = [part for part in (mapping, weights) if part]
+        parts = list(filter(None, (mapping, weights)))
         if not tensor.is_matrix or not parts:
             return tensor
         shapes = {part.shape for part in parts}

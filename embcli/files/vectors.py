@@ -258,8 +258,9 @@ def _index_of_binary(binary: Binary, start: int, count: int, dim: int) -> _Index
             window_start = row_start
             space = window.find(b" ")
         words.append(window[row_start - window_start : space].lstrip(b"\n"))
-        starts[row] = window_start + space + 1
-        row_start = window_start + space + 1 + length
+        numbers_start = window_start + space + 1
+        starts[row] = numbers_start
+        row_start = numbers_start + length
         if space < 0 or row_start > binary.size:
             raise binary.file_error(f"it ends within row {row:,} of {count:,}")
 

@@ -100,7 +100,9 @@ def rotated_rows(
     cosines = np.cos(angles)
     sines = np.sin(angles)
     rotated = np.empty((len(positions), dim))
+    left = row[:, first]
+    right = row[:, second]
     with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
-        rotated[:, first] = row[:, first] * cosines - row[:, second] * sines
-        rotated[:, second] = row[:, first] * sines + row[:, second] * cosines
+        rotated[:, first] = left * cosines - right * sines
+        rotated[:, second] = left * sines + right * cosines
     return rotated

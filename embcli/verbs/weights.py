@@ -148,12 +148,13 @@ class WeightMatrix(Result, verb="weights"):
 
         most_rows = 200
         medium = medium_of(console)
+        style = self.style
         if not self._rows_chosen:
             rows_elsewhere = 40 if medium.is_file else 10  # of a picture, and in a pipe
             most_rows = rows_that_fit(options, rows_elsewhere)
-            if self.style.heat and medium.has_fine_cells:
+            if style.heat and medium.has_fine_cells:
                 most_rows = 40
-            elif self.style.heat and options.is_terminal:
+            elif style.heat and options.is_terminal:
                 most_rows -= 3  # A colour bar and a blank line are below, names of columns above.
         most_lines = SLIDE_STRIPS if medium.height else 42
         excerpt = Excerpt.ends(most_rows, len(self.ids))
@@ -166,7 +167,7 @@ class WeightMatrix(Result, verb="weights"):
         yield title(self.title)
         if self.is_map:
             labels = row_names(ids, self.encoding)
-            yield Map(values, labels, self.style.bare)
+            yield Map(values, labels, style.bare)
             yield from omitted(missing, parameters=("rows",))
             yield ""
         else:
@@ -175,11 +176,11 @@ class WeightMatrix(Result, verb="weights"):
                 [Values(values)],
                 self.columns,
                 excerpt.gaps,
-                **self.style.of_numbers,
+                **style.of_numbers,
                 every=self._columns_chosen,
                 rows_left_out=missing,
                 rows_parameter="rows",
-                has_notes=not self.style.bare,
+                has_notes=not style.bare,
                 most_lines=most_lines,
             )
         yield from self._facts()
