@@ -312,8 +312,7 @@ class Notes:
     def counted(self) -> list[str]:
         """The remarks that change while rows are read."""
         texts = dict.fromkeys(remark() for remark in self._changing)
-        texts.pop("", None)
-        return list(texts)
+        return list(filter(None, texts))
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self.remarks, *self.counted]))
