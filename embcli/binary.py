@@ -148,8 +148,9 @@ def is_text(data: bytes) -> bool:
 
 def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> InputError:
     """Return the error that names a file and says why it cannot be read."""
-    message = Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason)
-    return InputError(message, hint)
+    return InputError(
+        Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason), hint
+    )
 
 
 def unreadable(path: Path | str, error: OSError | ValueError) -> InputError:

@@ -129,8 +129,10 @@ def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
 
 def does_not_load(package: str, error: Exception) -> str:
     """Return the sentence for a package that embcli cannot do without."""
-    cure = f"reinstall it: pip install --force-reinstall {package}"
-    return f"{package} does not load ({_reason(error)}); {cure}"
+    return (
+        f"{package} does not load ({_reason(error)}); "
+        f"reinstall it: pip install --force-reinstall {package}"
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -162,11 +164,16 @@ def refuse_too_large(what: str, shape: MatrixShape, copies: int = 1, more: int =
 
 
 def whole_number(
-    parameter: str, value: Any, least: float = -math.inf, most: float = math.inf
+    parameter: str,
+    value: Any,
+    least: float = -math.inf,
+    most: float = math.inf,
+    error: type[EmbcliError] = RangeError,
 ) -> int:
     """Return an integer of Python or of numpy as Python's.
 
-    Raises WrongTypeError for another type, and RangeError for an integer out of range.
+    Raises WrongTypeError for another type, and an error of the given class for an integer out of
+    range.
     """
     name = Parameter(parameter)
     try:
@@ -179,7 +186,7 @@ def whole_number(
         wrong = "{parameter} must be from {least} to {most}, not {given}"
         if most == math.inf:
             wrong = "{parameter} must be at least {least}, not {given}"
-        raise RangeError(Sentence(wrong, parameter=name, least=least, most=most, given=number))
+        raise error(Sentence(wrong, parameter=name, least=least, most=most, given=number))
     return number
 
 
@@ -316,8 +323,7 @@ class Notes:
     def counted(self) -> list[str]:
         """The remarks that change while rows are read."""
         texts = dict.fromkeys(remark() for remark in self._changing)
-        texts.pop("", None)
-        return list(texts)
+        return list(filter(None, texts))
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self.remarks, *self.counted]))

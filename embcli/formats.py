@@ -29,11 +29,12 @@ ContentKind = Literal[
     "text",  # bytes, which are written as they are
 ]
 
-_ROWS: tuple[ContentKind, ...] = ("list", "ranking", "tokens", "matrices", "embeddings")
-_CELLS: tuple[ContentKind, ...] = (*_ROWS, "samples")
-_DATA: tuple[ContentKind, ...] = (*_ROWS, "batches", "samples")
-_PAGES: tuple[ContentKind, ...] = (*_DATA, "document", "page")
-_ARRAYS: tuple[ContentKind, ...] = ("tokens", "matrices", "batches", "samples", "embeddings")
+ContentKinds = tuple[ContentKind, ...]
+_ROWS: ContentKinds = ("list", "ranking", "tokens", "matrices", "embeddings")
+_CELLS: ContentKinds = (*_ROWS, "samples")
+_DATA: ContentKinds = (*_ROWS, "batches", "samples")
+_PAGES: ContentKinds = (*_DATA, "document", "page")
+_ARRAYS: ContentKinds = ("tokens", "matrices", "batches", "samples", "embeddings")
 
 
 # What the results of verbs are; `content_of` knows of options that make another of one.
@@ -67,25 +68,26 @@ def content_of(verb: str, options: Mapping[str, Any]) -> ContentKind:
     >>> content_of("compare", {}), content_of("compare", {"gradient": True})
     ('matrices', 'document')
     """
+    option = options.get
     if verb == "tokenize":
-        is_derived = options.get("merges") or options.get("draw") or options.get("inline")
-        if is_derived or len(options.get("encoding", ())) > 1:
+        is_derived = option("merges") or option("draw") or option("inline")
+        if is_derived or len(option("encoding", ())) > 1:
             return "list"
     elif verb == "compare":
-        has_gradient = options.get("gradient") or options.get("learning_rate") is not None
-        shown = options.get("show") or ()
+        has_gradient = option("gradient") or option("learning_rate") is not None
+        shown = option("show") or ()
         if has_gradient or not {"outputs", *OUTPUTS}.issuperset(shown):
             return "document"  # Other steps are no matrices.
     elif verb == "positions":
-        kinds = (kind_named(options.get("kind")), kind_named(options.get("named_kind")))
-        if "relative" in kinds and not options.get("similarity"):
+        kinds = (kind_named(option("kind")), kind_named(option("named_kind")))
+        if "relative" in kinds and not option("similarity"):
             return "batches"  # There is a row for each pair of tokens.
     return CONTENTS[verb]
 
 
 class Format(NamedTuple):
     name: FormatName
-    kinds: tuple[ContentKind, ...]  # the kinds of results that it can hold
+    kinds: ContentKinds  # the kinds of results that it can hold
     binary: bool = False
     one_matrix: bool = False  # whether it has room for one matrix only
     # Some formats need a package, which one of embcli's extras installs: (package, extra).

@@ -167,11 +167,11 @@ class Origin:
             return {"seed": self.seed, "shapes": shapes, **self.build}
         document: Document = {
             "from": self.path,
-            "tensors": dict(self.tensors),
-            "dtypes": dict(self.dtypes),
-            "bytes": dict(self.sizes),
+            "tensors": self.tensors,
+            "dtypes": self.dtypes,
+            "bytes": self.sizes,
             "shapes": shapes,
-            "guesses": dict(self.guesses),
+            "guesses": self.guesses,
         }
         if self.first_position:
             document["first_position"] = self.first_position

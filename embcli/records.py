@@ -138,7 +138,6 @@ def in_pieces(
 
     fitting_rows = max(size // max(width, 1), 1)
     step = min(fitting_rows, MOST_ROWS)
-    values_of_matrices = matrix_values or values
 
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
@@ -147,7 +146,7 @@ def in_pieces(
             chosen_columns = {name: columns[name] for name in fields}
             chosen_arrays = {}
             if matrices:
-                arrays = values_of_matrices(index, matrices)
+                arrays = (matrix_values or values)(index, matrices)
                 chosen_arrays = {name: arrays[name] for name in matrices}
             yield Piece(len(index), chosen_columns, chosen_arrays)
 

@@ -337,21 +337,11 @@ def chosen_format(
     """
     default = ALIASES.get(default, default)
     known = formats_for(kind)
-    file = Path(path or "")
-    suffix = file.suffix.lower()
     if format:
         name = format.lower()
         name = ALIASES.get(name, name)
-    elif suffix in SUFFIXES:
-        name = SUFFIXES[suffix]
-    elif suffix and not default:
-        cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
-        if kind != "page":
-            cure = Sentence("{format} names one of {known}", known=", ".join(known))
-        wrong = "{output} {file!r} has no known extension; {cure}"
-        raise OutputError(Sentence(wrong, file=str(file), cure=cure))
     else:
-        name = default if default in known else "table"
+        name = _format_of_file(kind, Path(path or ""), default)
     if name not in known:
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
@@ -373,6 +363,20 @@ def chosen_format(
     return chosen.name
 
 
+def _format_of_file(kind: ContentKind, file: Path, default: str) -> str:
+    known = formats_for(kind)
+    suffix = file.suffix.lower()
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if suffix and not default:
+        cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
+        if kind != "page":
+            cure = Sentence("{format} names one of {known}", known=", ".join(known))
+        wrong = "{output} {file!r} has no known extension; {cure}"
+        raise OutputError(Sentence(wrong, file=str(file), cure=cure))
+    return default if default in known else "table"
+
+
 def _check_place(path: str | Path, format: Format) -> None:
     """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
     if f"/{path}".endswith("/"):  # An empty name stands for a folder, too.
@@ -381,12 +385,17 @@ def _check_place(path: str | Path, format: Format) -> None:
     try:
         refuse_unwritable(file)
     except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
-        wrong = "{output} {file!r} cannot name a file: {error}"
-        raise InputError(Sentence(wrong, file=str(file), error=error)) from None
+        raise InputError(
+            Sentence("{output} {file!r} cannot name a file: {error}", file=str(file), error=error)
+        ) from None
 
 
 def refuse_many(shown: Strings | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
     if shown and (len(shown) > 1 or "all" in shown) and FORMATS[format].one_matrix:
-        wrong = "this format holds one matrix, not {shown}; choose one with {show}"
-        raise OutputError(Sentence(wrong, shown=", ".join(shown)))
+        raise OutputError(
+            Sentence(
+                "this format holds one matrix, not {shown}; choose one with {show}",
+                shown=", ".join(shown),
+            )
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
 from embcli.errors import InputError, RangeError, WrongTypeError
-from embcli.wording import Parameter, Sentence
+from embcli.wording import Parameter, Sentence, load_facts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,27 +78,16 @@ def _range_of(part: str, size: int, what: str) -> range:
     return range(start, stop)
 
 
-_RANGE = "A range has a colon and ends before its stop: {}:{}."
-_SPELLINGS = {  # of numbers and ranges in other places, and how they are written here
-    r"([0-9]+)(?:-|\.{2,3})([0-9]+)": _RANGE,
-    r"range\(([0-9]+), *([0-9]+)\)": _RANGE,
-    r"range\(([0-9]+)\)": "A range has a colon and ends before its stop: 0:{}.",
-    r"([0-9]+)\.0*": "Write {}.",
-    r"([0-9]{1,3})_([0-9]{3})": "Write {}{}.",
-    "[0-9]+ *[;|/].*": "Commas stand between numbers: 2,3,5.",
-}
-
-
 def hint_at_spelling(text: str) -> str:
     """Return how to write a number or a range such as `3-7` or `3..7`; empty for another text.
 
     >>> hint_at_spelling("3..7")
     'A range has a colon and ends before its stop: 3:7.'
     """
-    for spelling, hint in _SPELLINGS.items():
+    for spelling, hint in load_facts("spellings.json").items():
         match = re.fullmatch(spelling, text)
         if match is not None:
-            return hint.format(*match.groups())
+            return str(hint.format(*match.groups()))
     return ""
 
 

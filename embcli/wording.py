@@ -96,21 +96,18 @@ class Sentence:
         """Return the sentence with what a function returns for each parameter."""
         values = {}
         for _, name, _, _ in Formatter().parse(self.template):
-            if name is not None:
-                value = self.values.get(name, Parameter(name))
-                values[name] = _value_with_names(value, name_of)
+            if name is None:
+                continue
+            value = self.values.get(name, Parameter(name))
+            if isinstance(value, Sentence):
+                value = value.with_names(name_of)
+            elif isinstance(value, Parameter):
+                value = name_of(value)
+            values[name] = value
         return self.template.format_map(values)
 
     def __str__(self) -> str:
         return self.with_names()
-
-
-def _value_with_names(value: object, name_of: Callable[[str], str]) -> object:
-    if isinstance(value, Sentence):
-        return value.with_names(name_of)
-    if isinstance(value, Parameter):
-        return name_of(value)
-    return value
 
 
 # These are C0 except tab and newline, DEL and C1, line and paragraph separators, bidi controls and
@@ -147,15 +144,10 @@ def shortened(line: str) -> str:
 
     Words and texts in quotes or brackets keep 200 characters, and the whole message 1,000.
     """
-    short = re.sub(_LONG, _shortened_match, line)
+    short = re.sub(_LONG, r"\1\2\3\4...", line)  # one of these four groups has matched
     if len(short) > _LONGEST_LINE:
         return f"{short[:_LONGEST_LINE]}..."
     return short
-
-
-def _shortened_match(match: re.Match[str]) -> str:
-    kept = match[match.lastindex or 0]
-    return f"{kept}..."
 
 
 _SURROGATE = "[\ud800-\udfff]"

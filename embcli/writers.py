@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -75,11 +76,6 @@ class _Reader:
                     row["vectors"] = {name: values[place] for name, values in vectors.items()}
                 yield row
 
-    def json_vectors(self, matrix: str) -> Iterator[np.ndarray]:
-        """Yield the rows of a matrix."""
-        for values in self.matrix(matrix):
-            yield from self.json_values(values)
-
     def json_values(self, values: Any) -> Any:
         """Return values that orjson takes one by one.
 
@@ -105,19 +101,21 @@ def _json(reader: _Reader, file: BinaryIO) -> None:
     head = {"run": records.run, **records.more}
     if records.columns:
         head["columns"] = list(records.columns)
-    file.write(_document(head).removesuffix(b"}"))
-    file.write(f',\n"{records.unit}":'.encode())
+    write = file.write
+    write(_document(head).removesuffix(b"}"))
+    write(f',\n"{records.unit}":'.encode())
     _write_list(file, reader.json_rows(records.fields))
 
     if names:
-        file.write(b',\n"matrices":{')
+        write(b',\n"matrices":{')
         for place, name in enumerate(names):
             if place > 0:
-                file.write(b",")
-            file.write(f'\n"{name}":'.encode())
-            _write_list(file, reader.json_vectors(name))
-        file.write(b"\n}")
-    file.write(b"}\n")
+                write(b",")
+            write(f'\n"{name}":'.encode())
+            vectors = map(reader.json_values, reader.matrix(name))
+            _write_list(file, chain.from_iterable(vectors))
+        write(b"\n}")
+    write(b"}\n")
 
 
 def _write_list(file: BinaryIO, values: Iterable[Any]) -> None:
@@ -333,9 +331,8 @@ def _ids(reader: _Reader, file: BinaryIO) -> None:
         sequences = piece.fields.get("sequence", one_sequence)
         numbers = _numbers(piece.fields["id"]).split(b",")
         for number, sequence in zip(numbers, sequences.tolist(), strict=False):
-            if sequence != line:
-                separator = b"\n" * (sequence - line)
-                line = sequence
+            separator = b"\n" * (sequence - line) or separator
+            line = sequence
             file.write(separator + number)
             separator = b" "
     unfinished_lines = max(reader.records.sequences - line, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,24 +121,26 @@ def test_texts_and_ids_decode_as_in_the_library(tmp_path, seed):
         check(ours, chance)
 
 
-def test_a_piece_that_is_spelled_like_a_byte_is_text_without_byte_fallback(tmp_path):
-    tokenizer = Tokenizer(models.BPE({"<0x0A>": 0, "▁": 1}, [], unk_token="▁"))
+def with_pieces(folder: Path, model: models.BPE, *special: str) -> encodings.Encoding:
+    """Return the encoding of a model whose pieces begin with a space."""
+    tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    ours = encodings.get(str(tmp_path / "tokenizer.json"))
+    tokenizer.add_special_tokens([*special])
+    path = str(folder / "tokenizer.json")
+    tokenizer.save(path)
+    return encodings.get(path)
+
+
+def test_a_piece_that_is_spelled_like_a_byte_is_text_without_byte_fallback(tmp_path):
+    ours = with_pieces(tmp_path, models.BPE({"<0x0A>": 0, "▁": 1}, [], unk_token="▁"))
     assert ours.token_bytes(0) == b"<0x0A>"
     assert ours.decode(np.array([0])) == b"<0x0A>"
 
 
 def test_the_merges_of_a_word_with_an_unknown_character_are_shown(tmp_path):
     ids = {"<unk>": 0, "▁": 1, "a": 2, "b": 3, "ab": 4}
-    tokenizer = Tokenizer(models.BPE(ids, [("a", "b")], unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
-    tokenizer.add_special_tokens(["<unk>"])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    ours = encodings.get(str(tmp_path / "tokenizer.json"))
+    ours = with_pieces(tmp_path, models.BPE(ids, [("a", "b")], unk_token="<unk>"), "<unk>")
     (derivation,) = ours.derivations("xab")
     assert derivation.symbols == (b" ", b"<unk>", b"a", b"b")
     assert [step.token for step in derivation.steps] == [b"ab"]

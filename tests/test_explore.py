@@ -30,7 +30,7 @@ from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.find import containing
 from embcli.explore.view import ExplorerScreen
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.explored import held, lines, norms, press, resize, scores, send, settle
 from tests.runners import TIMEOUT, become
 
@@ -315,15 +315,7 @@ async def test_a_prompt_that_is_left_changes_nothing(snapshot):
 
 
 # Widths, and the keys that lead to a further screen.
-NARROW_AND_WIDE = [
-    (40, ["j"]),
-    (40, ["right", "enter"]),
-    (40, ["escape"]),
-    (80, ["down"]),
-    (80, ["escape", "enter"]),
-    (80, ["escape", "s"]),
-    (40, ["down"]),
-]
+NARROW_AND_WIDE = data(__name__)["narrow and wide"]
 
 
 async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path):

@@ -273,18 +273,14 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except (ImportError, MemoryError):
         raise
     except Exception as error:
-        if "allocate memory" in str(error):
-            raise MemoryError from None
-        failure = f"cannot be made of config.json: {_cause(error)}"
-        if "CONVERSION" in failure:  # It names the entries of a report that it has logged.
-            failure = "cannot be made: tensors of the file that it joins do not fit together"
-        return {**facts, "failure": failure}
+        return {**facts, "failure": _failure(error)}
 
-    missing = []
-    for name in found["missing_keys"]:
-        # Numbers are drawn; a counter is set.
-        if model.get_parameter_or_buffer(name).is_floating_point():
-            missing.append(name)
+    # Numbers are drawn; a counter is set.
+    missing = [
+        name
+        for name in found["missing_keys"]
+        if model.get_parameter_or_buffer(name).is_floating_point()
+    ]
     mismatched = found["mismatched_keys"]
     unexpected = found["unexpected_keys"]
     faults = []
@@ -311,6 +307,16 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
         "body": "" if model.base_model is model else model.base_model_prefix,
         "ones": _ones(model),
     }
+
+
+def _failure(error: Exception) -> str:
+    """Return why a class makes no model; raises MemoryError if there is too little memory."""
+    if "allocate memory" in str(error):
+        raise MemoryError from None
+    failure = f"cannot be made of config.json: {_cause(error)}"
+    if "CONVERSION" in failure:  # It names the entries of a report that it has logged.
+        return "cannot be made: tensors of the file that it joins do not fit together"
+    return failure
 
 
 def _ones(model: Any) -> list[str]:

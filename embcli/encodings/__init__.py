@@ -110,8 +110,11 @@ def get_several(names: str | Path | Iterable[str | Path], notes: Notes) -> tuple
     found = []
     for encoding in encodings:
         if encoding.name in found:
-            wrong = "{encoding} names {twice} twice; give each tokenizer once"
-            raise InputError(Sentence(wrong, twice=encoding.name))
+            raise InputError(
+                Sentence(
+                    "{encoding} names {twice} twice; give each tokenizer once", twice=encoding.name
+                )
+            )
         found.append(encoding.name)
     return encodings
 

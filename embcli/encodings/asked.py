@@ -39,8 +39,9 @@ class AskedEncoding(Encoding):
         try:
             answer = ask(about, folder=str(self.path.parent.absolute()), **question)
         except (NotAskedError, RefusedError) as error:
-            reason = f"{self.described_by} of transformers does not answer: {error}"
-            raise file_error(self.path, reason) from None
+            raise file_error(
+                self.path, f"{self.described_by} of transformers does not answer: {error}"
+            ) from None
         return answer[about]
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:

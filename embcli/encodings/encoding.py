@@ -303,8 +303,7 @@ def sibling_json(path: Path, name: str) -> JsonObject:
 
 def without_merges(path: Path, model: str) -> InputError:
     """Return the error for a tokenizer that merges nothing, which calls its kind `model`."""
-    reason = f"its model is {model}, which has no merges; tokenize lists its tokens"
-    return file_error(path, reason)
+    return file_error(path, f"its model is {model}, which has no merges; tokenize lists its tokens")
 
 
 def import_package(path: Path, name: str, what: str) -> Any:

@@ -128,6 +128,7 @@ class HuggingFaceEncoding(Encoding):
         """Yield in words what is missing, wrong IDs around a text, and two tokens with one ID."""
         if self.rules["type"] == "BPE":
             yield from self._faults_of_pairs()
+            yield from self._faults_of_bytes()
         try:
             call_package(
                 self.path,
@@ -153,21 +154,23 @@ class HuggingFaceEncoding(Encoding):
                 return
 
     def _faults_of_pairs(self) -> Iterator[str]:
-        """Yield in words the merges and bytes that are missing, and whether a text comes back."""
-        merges = self.rules["merges"]
-        parts = {token for token in self.rules["vocab"] if len(token) > 1}
+        """Yield in words the merges that are missing, and whether tokens of bytes are not used."""
+        rules = self.rules
+        parts = {token for token in rules["vocab"] if len(token) > 1}
         of_bytes = [token for token in parts if _BYTE.fullmatch(token)]
-        tokens = parts.difference(self.added.values(), of_bytes, [self.rules["unk_token"]])
-        suffix = self.rules["end_of_word_suffix"] or ""
-        pairs = [[part.removesuffix(suffix) for part in merge] for merge in merges]
+        tokens = parts.difference(self.added.values(), of_bytes, [rules["unk_token"]])
+        suffix = rules["end_of_word_suffix"] or ""
+        pairs = [[part.removesuffix(suffix) for part in merge] for merge in rules["merges"]]
         lost = unmade([token.removesuffix(suffix) for token in tokens], pairs)
         if len(lost) > _FEW * len(tokens):
             shown = first_of(map(repr, sorted(lost)), 3)
             yield f"{self.path.name}: no merge of earlier tokens makes {shown}"
-        if len(of_bytes) >= len(_IN_UTF8) and not self.rules["byte_fallback"]:
+        if len(of_bytes) >= len(_IN_UTF8) and not rules["byte_fallback"]:
             yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
 
-        single = {bytes_of(token.encode()) for token in self.rules["vocab"].keys() - parts}
+    def _faults_of_bytes(self) -> Iterator[str]:
+        """Yield in words the bytes that are missing, or that a text does not come back."""
+        single = {bytes_of(token.encode()) for token in self.rules["vocab"] if len(token) < 2}
         lost_bytes = [byte for byte in _IN_UTF8 if bytes([byte]) not in single]
         if self._to_bytes is byte_level_to_bytes and lost_bytes:
             texts = f"{counted(len(lost_bytes), 'byte')}, which texts lose"
@@ -212,8 +215,9 @@ class HuggingFaceEncoding(Encoding):
                 encode = tokenizer.encode_batch_fast  # This takes a third less time.
             return encode([text], add_special_tokens=False)[0]
 
-        failure = f"it cannot split this text of {counted(len(text), 'character')}"
-        return call_package(self.path, failure, call)
+        return call_package(
+            self.path, f"it cannot split this text of {counted(len(text), 'character')}", call
+        )
 
     def spans(self, text: str, special: bool = False) -> np.ndarray:
         """Return the spans of tokens, (T, 2) int64.
@@ -238,7 +242,10 @@ class HuggingFaceEncoding(Encoding):
 
     @lru_cache(1 << 18)  # noqa: B019 - the encoding of a file is kept anyway
     def token_bytes(self, token_id: int) -> bytes | None:
-        token = self._token(token_id)
+        largest_id = (1 << 32) - 1  # that the package takes
+        if not 0 <= token_id <= largest_id:
+            return None
+        token = self.tokenizer.id_to_token(token_id)
         if token is None:
             return None
         added = self._added.get(token_id)
@@ -248,12 +255,6 @@ class HuggingFaceEncoding(Encoding):
         if is_plain or self._to_bytes is None:
             return token.encode()
         return self._to_bytes(token.encode())
-
-    def _token(self, token_id: int) -> str | None:
-        last_id = (1 << 32) - 1
-        if not 0 <= token_id <= last_id:
-            return None
-        return self.tokenizer.id_to_token(token_id)
 
     @cached_property
     def _to_bytes(self) -> ToBytes | None:
@@ -304,17 +305,15 @@ class HuggingFaceEncoding(Encoding):
 
     def _by_merges(self, ids: list[int], tokens: list[str]) -> Derivation:
         """Return the merges of a piece, which its tokens spell."""
-        model = self.rules
         ranks = self._merge_ranks
-        to_bytes = self._to_bytes or bytes
-        is_whole = ids[0] in self._added or bool(model.get("ignore_merges"))
+        is_whole = ids[0] in self._added or bool(self.rules.get("ignore_merges"))
         if is_whole and len(ids) == 1:
             return Derivation((self.token_bytes(ids[0]) or b"",), (), tuple(ids))
         return derive(
             self._symbols(tokens),
             lambda left, right: ranks.get((left, right), NEVER),
             lambda token: self.tokenizer.model.token_to_id(token.decode()),
-            to_bytes=to_bytes,
+            to_bytes=self._to_bytes or bytes,
         )
 
     def _symbols(self, tokens: list[str]) -> list[bytes]:

@@ -61,8 +61,7 @@ def kind_of(path: Path) -> Kind:
 
 def is_described(path: Path) -> bool:
     """Return whether a file beside a tokenizer can say more of it."""
-    names = ("config.json", "tokenizer_config.json")
-    return any(path.with_name(name).is_file() for name in names)
+    return any(path.with_name(name).is_file() for name in ("config.json", "tokenizer_config.json"))
 
 
 class NamedSpecial(NamedTuple):

@@ -99,8 +99,9 @@ def merge(symbols: list[bytes], priority: Priority) -> tuple[list[bytes], list[P
     """
     # A part stays at the place of its first symbol; the places of the others become empty.
     parts = [*symbols]
-    previous = list(range(-1, len(parts) - 1))
-    following = list(range(1, len(parts) + 1))
+    count = len(parts)
+    previous = list(range(-1, count - 1))
+    following = list(range(1, count + 1))
     merges = []
     candidates: list[tuple[float, int, int]] = []  # priority, left place, length of the merged part
 
@@ -110,13 +111,13 @@ def merge(symbols: list[bytes], priority: Priority) -> tuple[list[bytes], list[P
             length = len(parts[left]) + len(parts[right])
             heappush(candidates, (value, left, length))
 
-    for right in range(1, len(parts)):
+    for right in range(1, count):
         add_candidate(right - 1, right)
 
     while candidates:
         _, left, length = heappop(candidates)
         right = following[left]
-        if not parts[left] or right == len(parts):
+        if not parts[left] or right == count:
             continue
         if len(parts[left]) + len(parts[right]) != length:
             continue  # One of the two parts was merged since.
@@ -124,14 +125,13 @@ def merge(symbols: list[bytes], priority: Priority) -> tuple[list[bytes], list[P
         merges.append((parts[left], parts[right]))
         parts[left] += parts[right]
         parts[right] = b""
-        following[left] = following[right]
-        if following[left] < len(parts):
-            previous[following[left]] = left
-
         if previous[left] >= 0:
             add_candidate(previous[left], left)
-        if following[left] < len(parts):
-            add_candidate(left, following[left])
+        after = following[right]
+        following[left] = after
+        if after < count:
+            previous[after] = left
+            add_candidate(left, after)
     return [part for part in parts if part], merges
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
@@ -44,8 +44,9 @@ class PieceTokenizer(ABC):
     The tokens of a piece depend on nothing around it, so they are kept for the next time.
     """
 
-    def __init__(self) -> None:
-        self._cached_tokens = lru_cache(CACHED_PIECES)(self.tokens)
+    @cached_property
+    def _cached_tokens(self) -> Callable[[str], TokenLengths]:
+        return lru_cache(CACHED_PIECES)(self.tokens)
 
     @abstractmethod
     def pieces(self, text: str) -> Iterable[str]:
@@ -108,7 +109,6 @@ class BytePairs(Pairs):
     """
 
     def __init__(self, ids: Ids, ranks: Mapping[Pair, int], splitting: Splitting) -> None:
-        super().__init__()
         self._ids = ids
         self._ranks = ranks
         self._splitting = splitting
@@ -180,7 +180,6 @@ class ScoredPairs(Pairs):
         adds_space: bool,
         whole: Iterable[bytes] = (),
     ) -> None:
-        super().__init__()
         self._ids = ids
         self._unknown = unknown
         self._lead = SPACE if adds_space else ""
@@ -255,7 +254,6 @@ class WordPieces(PieceTokenizer):
     """
 
     def __init__(self, ids: Ids, unknown: int, lowers: bool, strips_accents: bool) -> None:
-        super().__init__()
         self._ids = {word.decode(errors="ignore"): token_id for word, token_id in ids.items()}
         self._longest = max(map(len, self._ids), default=0)
         self._unknown = unknown
@@ -340,7 +338,6 @@ class Unigrams(PieceTokenizer):
         from sentencepiece.sentencepiece_model_pb2 import NormalizerSpec  # type: ignore[attr-defined]
         from tokenizers import models
 
-        super().__init__()
         # The unknown token comes last. It is spelled as a space, which no piece has.
         scored = [(word, score) for word, (_, score) in tokens.items()]
         vocabulary = [*scored, (" ", worst)]

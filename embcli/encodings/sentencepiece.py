@@ -153,8 +153,9 @@ class SentencePieceEncoding(VocabularyEncoding):
 
 def _read_model(binary: Binary) -> Any:
     """Return the ModelProto of a file; raises InputError for one that embcli cannot use."""
-    package = "sentencepiece.sentencepiece_model_pb2"
-    messages = import_package(binary.path, package, "a tokenizer.model")
+    messages = import_package(
+        binary.path, "sentencepiece.sentencepiece_model_pb2", "a tokenizer.model"
+    )
     from google.protobuf.message import DecodeError
 
     data = read_whole(binary, MAX_FILE_SIZE)

@@ -48,10 +48,14 @@ class Definition(NamedTuple):
     first_rank: int = 0  # the ID of the token of rank 0
 
 
+Vocabulary = tuple[Definition, dict[bytes, int]]  # with the IDs of tokens that are not special
+
+
 def _definitions() -> dict[str, Definition]:
     """Return the encodings of tiktoken by name."""
-    stored = load_facts("tiktoken.json")
-    definitions = {name: Definition(**fields) for name, fields in stored.items()}
+    definitions = {
+        name: Definition(**fields) for name, fields in load_facts("tiktoken.json").items()
+    }
 
     # The IDs without a special token are reserved ones; 200018 has two names.
     special_tokens = definitions["o200k_harmony"].special_tokens
@@ -190,7 +194,7 @@ class RankFileEncoding(TiktokenEncoding):
         self.path = path
 
     @cached_property
-    def _content(self) -> tuple[Definition, dict[bytes, int]]:
+    def _content(self) -> Vocabulary:
         binary = Binary(self.path)
         start = binary.read(0, 64).lstrip()
         return _read_tekken(binary) if start.startswith(b"{") else _read_ranks(binary)
@@ -214,8 +218,11 @@ class RankFileEncoding(TiktokenEncoding):
             reason = "its name is none of tiktoken's encodings, and nothing else tells its pattern"
             raise UnknownTokenizerError(file_error(self.path, reason).message)
         encode = super().encode
-        failure = f"it cannot split this text of {counted(len(text), 'character')}"
-        return call_package(self.path, failure, lambda: encode(text, special))
+        return call_package(
+            self.path,
+            f"it cannot split this text of {counted(len(text), 'character')}",
+            lambda: encode(text, special),
+        )
 
 
 def _parse_ranks(data: bytes) -> dict[bytes, int]:
@@ -228,7 +235,7 @@ def _parse_ranks(data: bytes) -> dict[bytes, int]:
     return dict(zip(tokens, ranks, strict=True))
 
 
-def _read_ranks(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
+def _read_ranks(binary: Binary) -> Vocabulary:
     """Return the definition of a file of ranks and the IDs of its tokens.
 
     The name of the file says which encoding it has. If it does not, as with Llama 3, the pattern is
@@ -247,7 +254,7 @@ def _read_ranks(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
     return known._replace(vocabulary_size=max(all_ids) + 1), ids
 
 
-def _read_tekken(binary: Binary) -> tuple[Definition, dict[bytes, int]]:
+def _read_tekken(binary: Binary) -> Vocabulary:
     """Return the definition of a tekken.json and the IDs of its tokens.
 
     The special tokens have the first IDs; those of rank 0 and on come after them.

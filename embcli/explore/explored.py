@@ -47,8 +47,11 @@ class ExploredMatrix:
         self.layer = layers[layer]
         origin = layers.origin
         if origin.is_streamed:
-            reason = "explore reads rows again and again, and this array is compressed"
-            raise InputError(f"{reason}: {origin.name!r}", UNCOMPRESSED)
+            raise InputError(
+                "explore reads rows again and again, and this array is compressed: "
+                f"{origin.name!r}",
+                UNCOMPRESSED,
+            )
         self.encoding = model.source.encoding
         self.name = origin.name
         if origin.is_seeded:
@@ -72,7 +75,7 @@ class ExploredMatrix:
 
     def row(self, row: int) -> np.ndarray:
         """Return the values of a row, (D,) float32."""
-        return np.asarray(self.layer.rows(np.array([row]))[0])
+        return self.layer.rows(np.array([row])).ravel()
 
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]

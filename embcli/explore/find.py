@@ -46,8 +46,13 @@ class FindScreen(ExplorerScreen):
         self.ids: list[int] = []  # the tokens of the text, then words
 
     def body(self) -> ComposeResult:
-        placeholder = "a text, or a part of a word"
-        yield SearchField(self.text, placeholder, id="text", compact=True, select_on_focus=False)
+        yield SearchField(
+            self.text,
+            "a text, or a part of a word",
+            id="text",
+            compact=True,
+            select_on_focus=False,
+        )
         yield ListTable(cursor_type="row")
 
     def heading(self) -> list[str]:

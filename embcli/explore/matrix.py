@@ -129,8 +129,9 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
         """Read the rows on the screen, unless that has been done, and fit their columns."""
         start = self.first_line
         stop = start + self.rows_shown
-        if self._read != (start, stop, self.matrix.by_norm):
-            self._read = (start, stop, self.matrix.by_norm)
+        wanted = (start, stop, self.matrix.by_norm)
+        if self._read != wanted:
+            self._read = wanted
             self.ids = self.matrix.ids(start, stop)
             self.tokens = self.matrix.tokens(self.ids)
             self.error = ""
@@ -255,10 +256,11 @@ class MatrixScreen(ExplorerScreen):
         matrix = self.matrix
         self.lines.read()
         cursor = self.lines.cursor
-        place = f"row {cursor:,} of {matrix.size:,}"
+        size = f"{matrix.size:,}"
+        place = f"row {cursor:,} of {size}"
         if matrix.by_norm:
-            place = f"by norm: {cursor + 1:,} of {matrix.size:,}"
-        shape = f"{matrix.size:,} x {matrix.dim:,}, {matrix.layer.dtype}"
+            place = f"by norm: {cursor + 1:,} of {size}"
+        shape = f"{size} x {matrix.dim:,}, {matrix.layer.dtype}"
         return [self.lines.error or place, f"{matrix.name}: {shape}"]
 
     def commands(self) -> list[str]:

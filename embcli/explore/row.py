@@ -110,12 +110,15 @@ class RowScreen(ExplorerScreen):
         return [f"Row {self.row}  {self.token}", norm, self.matrix.name]
 
     def commands(self) -> list[str]:
-        words = ["--columns", f"0:{self.matrix.dim}", "--sort", "norm"]
-        values = self.matrix.spell("weights", "--rows", str(self.row), *words)
-        nearest = ["neighbors", "--ids", str(self.row), "--top", str(TOP)]
-        by_cosine = self.matrix.spell(*nearest)
-        by_distance = self.matrix.spell(*nearest, "--metric", "l2")
-        return [values, by_cosine, by_distance]
+        spell = self.matrix.spell
+        row = str(self.row)
+        columns = f"0:{self.matrix.dim}"
+        nearest = ["neighbors", "--ids", row, "--top", str(TOP)]
+        return [
+            spell("weights", "--rows", row, "--columns", columns, "--sort", "norm"),
+            spell(*nearest),
+            spell(*nearest, "--metric", "l2"),
+        ]
 
     async def go_to(self, row: int | None, column: int | None = None) -> None:
         if row is None and column is not None:
@@ -130,13 +133,10 @@ class RowScreen(ExplorerScreen):
             table.add_column(right("ID"), width=7)
             table.add_column(right(METRICS[metric].words), width=11)
 
-    def on_screen_resume(self) -> None:
-        self._search()
-
     def on_screen_suspend(self) -> None:
         self.workers.cancel_node(self)
 
-    def _search(self) -> None:
+    def on_screen_resume(self) -> None:
         """Search for the nearest rows by the first metric for which they are not known yet."""
         for metric in _SHOWN_METRICS:
             if metric not in self.nearest:
@@ -153,7 +153,7 @@ class RowScreen(ExplorerScreen):
         for row, token, score in zip(ids, tokens, scores, strict=True):
             number = number_format.write(score)
             table.add_row(Text(fitted(token, _TOKEN_CELLS)), right(str(row)), right(number))
-        self._search()
+        self.on_screen_resume()
 
     def failed(self, name: str, error: Any) -> None:
         super().failed(name, error)

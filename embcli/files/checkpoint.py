@@ -84,16 +84,17 @@ class Checkpoint:
             self._config_error = error
 
         self.tensors = UnpackedTensors(stored, self.config)
-        self.roles = Roles(self.tensors, self.config, token)
-        self.reasons = dict(self.roles.reasons)  # a role -> why this tensor, if it is a guess
+        roles = Roles(self.tensors, self.config, token)
+        self.roles = roles
+        self.reasons = dict(roles.reasons)  # a role -> why this tensor, if it is a guess
         remarks.count(self._ignored_config)
-        if self.roles.adapter:
+        if roles.adapter:
             remarks.add(
-                f"{self.roles.adapter}; it is not applied: "
+                f"{roles.adapter}; it is not applied: "
                 "merge it into its base model first (merge_and_unload of PEFT)"
             )
-        if self.roles.token.dtype in INTEGERS:
-            remarks.add(f"{self.roles.token} holds integers, shown as float32")
+        if roles.token.dtype in INTEGERS:
+            remarks.add(f"{roles.token} holds integers, shown as float32")
 
     def check_config(self) -> None:
         """Raise InputError if there is a config.json that cannot be read."""
@@ -125,8 +126,11 @@ class Checkpoint:
         if name != "head":
             return self.roles.find(name)
         if self.roles.is_custom_tensor:
-            wrong = "the output head is that of the model's own token matrix: leave out {tensor}"
-            raise InputError(Sentence(wrong))
+            raise InputError(
+                Sentence(
+                    "the output head is that of the model's own token matrix: leave out {tensor}"
+                )
+            )
         head = self.head
         if head.tensor is None and head.relation in ("same", "stated"):
             return self.roles.token
@@ -150,31 +154,29 @@ class Checkpoint:
             self.check_config()  # it says which row is that of position 0
 
         tensors = {}
-        read_names: set[str] = set()
+        stored = []  # the layers of the file, which count their rounded values
         layers = {}
-        for name in wanted:
+        for name, ids in wanted.items():
             tensor = self._tensor(name)
             if tensor is None:
                 raise self.tensors.file_error(f"it has no {name.replace('_', ' ')} matrix")
+            layer = self.tensors.layer(tensor.name)
+            stored.append(layer)
+            if name == "position" and self.roles.first_position:
+                layer = _layer_after(tensor, layer, self.roles.first_position)
+            if ids is not None and tensor.binary.is_streamed:
+                layer = _kept_rows(tensor, layer, ids)
             tensors[name] = tensor
-            read_names.update((tensor.name, *tensor.computed_from))
-            layers[name] = self.tensors.layer(tensor.name)
+            layers[name] = layer
+        if notes:
+            notes.count(partial(_rounded_values, stored))
+        return Layers(layers, self._origin_of(tensors, layers))
 
-        # The layers of the file count their rounded values, so they are noted before the shift.
-        remarks = notes or Notes()
-        remarks.count(partial(_rounded_values, tuple(layers.values())))
-        first_position = 0
-        if "position" in wanted:
-            first_position = self.roles.first_position
-        if first_position:
-            position = layers["position"]
-            layers["position"] = _layer_after(tensors["position"], position, first_position)
-
-        for name, ids in wanted.items():
-            if ids is not None and tensors[name].binary.is_streamed:
-                layers[name] = _kept_rows(tensors[name], layers[name], ids)
-
-        origin = Origin(
+    def _origin_of(self, tensors: Mapping[str, Tensor], layers: Mapping[str, Layer]) -> Origin:
+        unopened = {*self.tensors}
+        for tensor in tensors.values():
+            unopened -= {tensor.name, *tensor.computed_from}
+        return Origin(
             shapes={
                 name: tensors[name].array_shape or layer.shape for name, layer in layers.items()
             },
@@ -183,14 +185,13 @@ class Checkpoint:
             dtypes={name: tensor.dtype for name, tensor in tensors.items()},
             sizes={name: tensor.size for name, tensor in tensors.items()},
             guesses=self._guesses_about(layers),
-            first_position=first_position,
-            unopened=frozenset(self.tensors) - read_names,
+            first_position=self.roles.first_position if "position" in layers else 0,
+            unopened=frozenset(unopened),
             has_adapter=bool(self.roles.adapter),
             is_custom_tensor=self.roles.is_custom_tensor,
             is_remote=any(tensor.binary.is_remote for tensor in tensors.values()),
             is_streamed=any(tensor.binary.is_streamed for tensor in tensors.values()),
         )
-        return Layers(layers, origin)
 
     def _guesses_about(self, layers: Mapping[str, Layer]) -> dict[str, str]:
         """Return what was guessed about these layers, and why."""
@@ -270,15 +271,19 @@ class Checkpoint:
         is_tied = self.roles.config.get("tie_word_embeddings")
         if not isinstance(is_tied, bool):
             return Head(None, "none")
-        reason = f"config.json states tie_word_embeddings {str(is_tied).lower()}"
-        return Head(None, "stated" if is_tied else "none", reason=reason)
+        return Head(
+            None,
+            "stated" if is_tied else "none",
+            reason=f"config.json states tie_word_embeddings {str(is_tied).lower()}",
+        )
 
     def _head_of_gguf(self) -> Head:
         metadata = self.tensors.metadata
         architecture = str(metadata.get("general.architecture"))
         if re.search("bert|encoder|embedding", architecture):
-            reason = f"{quoted(architecture)} is an encoder, which has none"
-            return Head(None, "none", reason=reason)
+            return Head(
+                None, "none", reason=f"{quoted(architecture)} is an encoder, which has none"
+            )
         is_causal = metadata.get(f"{architecture}.attention.causal", True)
         is_token_embd = self.roles.token.name.split(".")[0] == "token_embd"
         if is_token_embd and is_causal:

@@ -53,10 +53,10 @@ def _made(kind: Callable[..., Any], fields: JsonObject) -> Any:
     return kind(**fields)
 
 
-def _families(stored: JsonObject) -> Iterator[Family]:
+def _families() -> Iterator[Family]:
     """Yield the families; of those with a `model_type`, the first whose condition fits is used."""
-    steps = {name: _made(_STEPS[kind], fields) for name, (kind, fields) in stored["steps"].items()}
-    for fields in chain.from_iterable(stored["families"].values()):
+    steps = {name: _made(_STEPS[kind], fields) for name, (kind, fields) in _STORED["steps"].items()}
+    for fields in chain.from_iterable(_STORED["families"].values()):
         fields["steps"] = tuple(steps[name] for name in fields.get("steps", ()))
         yield _made(Family, fields)
 
@@ -73,7 +73,7 @@ NORMS = _STORED["norms"]
 # Position matrices that use row 2 for position 0, recognised without a config.json.
 SHIFTED_POSITIONS: list[JsonObject] = _STORED["shifted_positions"]
 BLOCKS = _STORED["block_positions"]  # the positions that blocks compute, in words
-FAMILIES = tuple(_families(_STORED))
+FAMILIES = tuple(_families())
 # The names that llama.cpp uses for a `model_type`, where they differ.
 MODEL_TYPES_OF_GGUF: dict[str, str] = _STORED["gguf_model_types"]
 # Keys of config.json, and their names in GGUF, which follow the name of the architecture.

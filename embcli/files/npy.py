@@ -208,6 +208,7 @@ def _layer(dtype: np.dtype[Any], tensor: Tensor) -> Layer:
             values = "Python objects, which need a pickle"
         raise tensor.binary.file_error(f"{array} has {values}")
     if tensor.strides and tensor.binary.is_streamed:
-        reason = f"{array} is compressed, and stored by columns (Fortran order)"
-        raise tensor.binary.file_error(reason, UNCOMPRESSED)
+        raise tensor.binary.file_error(
+            f"{array} is compressed, and stored by columns (Fortran order)", UNCOMPRESSED
+        )
     return file_layer(tensor, StoredDtype(dtype.name, dtype))

@@ -57,7 +57,7 @@ def _from_float8(fraction_bits: int, scale: float, stored: np.ndarray) -> np.nda
     table = halves.astype(np.float32) * np.float32(scale)
     if fraction_bits == 3:
         table[[127, 255]] = np.nan
-    return np.take(table, stored)
+    return table.take(stored)
 
 
 def _from_float4(stored: np.ndarray) -> np.ndarray:
@@ -72,7 +72,7 @@ def _from_float8_e8m0(stored: np.ndarray) -> np.ndarray:
     """Widen 8-bit exponents, which scales of blocks are: powers of two, or NaN."""
     table = np.ldexp(np.float32(1), np.arange(256) - 127)
     table[255] = np.nan
-    return np.take(table, stored)
+    return table.take(stored)
 
 
 def _from_bfloat16(stored: np.ndarray) -> np.ndarray:

@@ -73,7 +73,8 @@ def read(binary: Binary, notes: Notes) -> Tensors:
             "it is a zip archive without arrays (.npy) and without the data.pkl of torch.save"
         )
 
-    archive = _Archive(binary, zip_file, folder=pickles[0].removesuffix("/data.pkl"))
+    folder = pickles[0].removesuffix("/data.pkl")
+    archive = _Archive(binary, zip_file, zip_file.NameToInfo, folder)
     try:
         archive.check()
         weights = _named_weights(_unpickled(zip_file.read(pickles[0])), binary.path.stem)
@@ -96,14 +97,13 @@ def _pickle_in_words(data: bytes) -> str:
     return f"it is a plain pickle, like those of PyTorch before 1.6; {_ADVICE}"
 
 
-class _Archive:
+class _Archive(NamedTuple):
     """The archive that torch.save writes: in a folder, a pickle and a member for each storage."""
 
-    def __init__(self, binary: Binary, zip_file: zipfile.ZipFile, folder: str) -> None:
-        self.binary = binary
-        self.zip_file = zip_file
-        self.folder = folder
-        self.members = zip_file.NameToInfo
+    binary: Binary
+    zip_file: zipfile.ZipFile
+    members: dict[str, zipfile.ZipInfo]
+    folder: str
 
     def check(self) -> None:
         """Raise InputError for what torch.save does not write, big-endian and giant files."""

@@ -121,8 +121,10 @@ class UnpackedTensors(Tensors):
         is_own_number = self.is_array or tensor.dtype not in self._dtypes_with_scales
         if is_own_number or not tensor.is_matrix:
             return tensor
-        reason = f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them"
-        return _refused(tensor, reason)
+        return _refused(
+            tensor,
+            f"its numbers are {tensor.dtype}, and no scale that embcli applies is beside them",
+        )
 
     @cached_property
     def _unknown_parts(self) -> dict[str, list[str]]:
@@ -195,8 +197,9 @@ class UnpackedTensors(Tensors):
 
         size, width = tensor.shape
         dim = width * 32 // bits
-        scale = _grid(scales, (size, dim), None)
-        bias = _grid(biases, (size, dim), None)
+        shape = (size, dim)
+        scale = _grid(scales, shape, None)
+        bias = _grid(biases, shape, None)
         if not scale or not bias or not scale.block == bias.block == (1, group_size):
             return _refused(tensor, f"its scales do not fit it: {scales} in groups of {group_size}")
 
@@ -215,7 +218,7 @@ class UnpackedTensors(Tensors):
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
         label = f"{bits} bit of MLX"
         names = (scales.name, biases.name)
-        return replace(tensor, shape=(size, dim), dtype=label, matrix=layer, computed_from=names)
+        return replace(tensor, shape=shape, dtype=label, matrix=layer, computed_from=names)
 
     # --- model2vec ------------------------------------------------------------------------------
 
@@ -223,7 +226,7 @@ class UnpackedTensors(Tensors):
         """Return the matrix of a static model, with its row and its factor for each token ID."""
         mapping = self.tensors.get("mapping")
         weights = self.tensors.get("weights")
-        parts = [part for part in (mapping, weights) if part]
+        parts = list(filter(None, (mapping, weights)))
         if not tensor.is_matrix or not parts:
             return tensor
         shapes = {part.shape for part in parts}
@@ -239,11 +242,13 @@ class UnpackedTensors(Tensors):
 
         def layer(described: Tensor) -> Layer:
             numbers = file_layer(tensor)
-            row_of_id = self._mapping(mapping, tensor.shape[0]) if mapping else None
+            row_of_id = np.arange(tensor.shape[0])
+            if mapping:
+                row_of_id = self._mapping(mapping, tensor.shape[0])
             factors = _own_vector(weights) if weights else None
 
             def rows(ids: np.ndarray) -> np.ndarray:
-                row_ids = ids if row_of_id is None else row_of_id[ids]
+                row_ids = row_of_id[ids]
                 if factors is None:
                     return numbers.rows(row_ids)
                 # The product has the wider dtype of both, and is rounded once, as model2vec does.

@@ -66,7 +66,7 @@ class Roles:
         is_tied = self.settings.values.get("tie_word_embeddings") is True
         if not named and is_tied:  # save_model of safetensors keeps one name of a tied matrix
             named = self._named("head", lambda tensor: tensor.is_matrix)
-        self.token = self._token_matrix(named, chosen)
+        self.token = self._token_matrix(named) if chosen is None else self._chosen_matrix(chosen)
         # Whether the user chose another tensor than a token matrix that is known by its name.
         self.is_custom_tensor = chosen is not None and named != [] and self.token not in named
         self.first_position = 0  # the row of the position matrix that position 0 picks
@@ -141,17 +141,19 @@ class Roles:
         pairs = zip(name_parts(tensor.name), name_parts(self.token.name), strict=False)
         return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
-    def _token_matrix(self, named: list[Tensor], chosen: str | None) -> Tensor:
+    def _chosen_matrix(self, name: str) -> Tensor:
+        if name not in self.tensors:
+            raise _undecided_error(self.tensors, f"it has no tensor {quoted(name)}")
+        tensor = self.tensors[name]
+        tensor.check_readable()
+        if not tensor.is_matrix:
+            raise self.tensors.file_error(
+                Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
+            )
+        return tensor
+
+    def _token_matrix(self, named: list[Tensor]) -> Tensor:
         tensors = self.tensors
-        if chosen is not None:
-            if chosen not in tensors:
-                raise _undecided_error(tensors, f"it has no tensor {quoted(chosen)}")
-            tensor = tensors[chosen]
-            tensor.check_readable()
-            if not tensor.is_matrix:
-                no_matrix = Sentence("{tensor} {chosen} is not a matrix", chosen=tensor)
-                raise tensors.file_error(no_matrix)
-            return tensor
         part = part_in_words(tensors.path, named)
         if part:
             raise tensors.file_error(part)
@@ -164,8 +166,10 @@ class Roles:
                 "Merge it into its base model before saving: merge_and_unload of PEFT",
             )
         for empty in self._named("token", lambda tensor: 0 in tensor.shape):
-            hint = "With ZeRO-3 of DeepSpeed, gather the parts before saving: zero_to_fp32.py"
-            raise tensors.file_error(f"{empty} is empty", hint)
+            raise tensors.file_error(
+                f"{empty} is empty",
+                "With ZeRO-3 of DeepSpeed, gather the parts before saving: zero_to_fp32.py",
+            )
         by_place = {tensor.stored_at: tensor for tensor in tensors.values() if tensor.is_matrix}
         matrices = list(by_place.values())
         is_numbered = PART_WITH_INDEX.fullmatch(tensors.path.name)
@@ -191,8 +195,9 @@ class Roles:
             return token
         for tensor in self._with_end("encoder.embed_tokens"):
             if tensor.shape == token.shape and not equal_rows(token, tensor):
-                name = quoted(tensor.name)
-                self.reasons["token"] = f"{name} is the encoder's; {quoted(token.name)} differs"
+                self.reasons["token"] = (
+                    f"{quoted(tensor.name)} is the encoder's; {quoted(token.name)} differs"
+                )
                 return tensor
         return token
 
@@ -225,10 +230,10 @@ class Roles:
         encoders = [tensor for tensor in nearest if "encoder" in name_parts(tensor.name)]
         decoders = [tensor for tensor in nearest if "decoder" in name_parts(tensor.name)]
         if len(nearest) == 2 and len(encoders) == 1 and decoders:
-            encoder = encoders[0]
-            name = quoted(encoder.name)
-            self.reasons[role] = f"{name} is the encoder's; the decoder has another"
-            nearest = [encoder]
+            nearest = encoders
+            self.reasons[role] = (
+                f"{quoted(encoders[0].name)} is the encoder's; the decoder has another"
+            )
         return self._one_of_equal(role, nearest)
 
     def _fits_head(self, tensor: Tensor) -> bool:

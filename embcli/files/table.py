@@ -149,27 +149,37 @@ def _read_csv(binary: Binary, notes: Notes) -> Tensors | None:
 
     alike = [first, second]
     alike += [record for record in islice(records, 98) if len(record) == width]
-    are_numbers = np.array([list(map(is_number, record)) for record in alike])  # (lines, width)
-    columns = np.flatnonzero(are_numbers.mean(axis=0) >= 0.5).tolist()
-    count = len(columns)
-    named = [column for column in columns if not are_numbers[0, column]]
-    numbered = [column for column in columns if first[column].isdecimal()]
-    if named and named + numbered == columns:
-        has_header = True
-        columns = numbered or [column for column in named if column or first[0]]
-    else:
+    columns = _columns_of_numbers(alike)
+    chosen = _named_columns(first, columns)
+    has_header = chosen is not None
+    if chosen is None:
+        chosen = columns
         names = [first[column] for column in columns]
         has_header = _names_columns(binary, names, "".join(second), notes)
     if not are_commas and not has_header:
         return None
-    if count < 2 or np.any(np.diff(columns) > 1):
-        columns = list(range(width))  # numpy names the field that is not a number
+    if len(columns) < 2 or np.any(np.diff(chosen) > 1):
+        chosen = list(range(width))  # numpy names the field that is not a number
 
     rows = filter(None, split(_lines(binary)))
     if has_header:
         next(rows)
-    fields = _chosen(rows, width, columns)
+    fields = _chosen(rows, width, chosen)
     return _tensors(binary, np.loadtxt(fields, delimiter="\t", comments=None, ndmin=2))
+
+
+def _columns_of_numbers(records: list[list[str]]) -> list[int]:
+    are_numbers = np.array([list(map(is_number, record)) for record in records])  # (lines, width)
+    return np.flatnonzero(are_numbers.mean(axis=0) >= 0.5).tolist()
+
+
+def _named_columns(header: list[str], columns: list[int]) -> list[int] | None:
+    """Return the columns of numbers that a header chooses; None if the line is not a header."""
+    named = [column for column in columns if not is_number(header[column])]
+    numbered = [column for column in columns if header[column].isdecimal()]
+    if not named or named + numbered != columns:
+        return None
+    return numbered or [column for column in named if column or header[0]]
 
 
 def _chosen(records: Iterable[list[str]], width: int, columns: list[int]) -> Iterator[str]:

@@ -153,7 +153,6 @@ def _index_of_text(binary: Binary, start: Start) -> _Index:
     stops = array("q")
     line_end = start.offset
     has_ended = False  # only empty lines may follow
-    tab = ord("\t")  # A byte is found faster as a number.
     file = io.BufferedReader(BinaryStream(binary), 1 << 20)
     file.seek(start.offset)
     while line := file.readline(LONGEST_LINE):
@@ -172,7 +171,7 @@ def _index_of_text(binary: Binary, start: Start) -> _Index:
             raise _count_error(binary, line_number, 0, dim)
 
         # In most lines, all separators are single, and the word has none.
-        separator = b"\t" if tab in line else b" "
+        separator = b"\t" if b"\t" in line else b" "
         length = line.find(separator)
         separators = line.count(separator)
         if line.endswith(b" \n"):
@@ -259,8 +258,9 @@ def _index_of_binary(binary: Binary, start: int, count: int, dim: int) -> _Index
             window_start = row_start
             space = window.find(b" ")
         words.append(window[row_start - window_start : space].lstrip(b"\n"))
-        starts[row] = window_start + space + 1
-        row_start = window_start + space + 1 + length
+        numbers_start = window_start + space + 1
+        starts[row] = numbers_start
+        row_start = numbers_start + length
         if space < 0 or row_start > binary.size:
             raise binary.file_error(f"it ends within row {row:,} of {count:,}")
 

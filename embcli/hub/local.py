@@ -18,43 +18,14 @@ from typing import Any, NamedTuple, TypeGuard
 from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
 from embcli.errors import InputError, MissingFileError, Notes, UnknownWordError
 from embcli.names import Strings
+from embcli.wording import first_of, load_facts
 
-# The files of a model's folder in order of preference: names, and patterns with a single match.
-WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "*.safetensors.index.json",
-    "*.safetensors",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "*-00001-of-?????.gguf",
-    "*.gguf",
-    "*.pth",
-    "*.pt",
-    "*.bin",
-    "*.npz",
-    "*.npy",
-    "*.vec",
-)
-# The files of a tokenizer in order of preference.
-TOKENIZERS = (
-    "tokenizer.json",
-    "tekken.json",
-    "tokenizer.model",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-    "spm.model",
-    "sentencepiece.model",
-    "spm_char.model",
-    "source.spm",
-    "*.tiktoken",
-    "vocab.json",
-    "vocab.txt",
-    "vocab-src.json",
-    "encoder.json",
-    "prophetnet.tokenizer",
-    "tokenizer_config.json",  # a few classes need no vocabulary
-)
+# The files of a model's folder and of a tokenizer, in order of preference: names, and patterns with
+# a single match. Then the other files that are downloaded beside a tokenizer.
+_FILES = load_facts("model_files.json")
+WEIGHTS = _FILES["weights"]
+TOKENIZERS = _FILES["tokenizers"]
+SETTINGS = _FILES["settings"]
 OLLAMA = "ollama:"  # stands before the name of a model of Ollama
 _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters
 
@@ -90,9 +61,7 @@ class Preference(NamedTuple):
             found = [name for name in ordered_names if fnmatchcase(name, pattern)]
             if not found:
                 continue
-            listed = ", ".join(map(quoted, found[:6]))
-            if len(found) > 6:
-                listed += ", ..."
+            listed = first_of(map(quoted, found), 6)
             if all(map(PART_WITH_INDEX.fullmatch, found)):
                 raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
             if len(found) == 1:
@@ -185,13 +154,10 @@ _MODEL = re.compile(
 
 def cache_folder() -> Path:
     """Return the folder of the Hugging Face cache, which environment variables can name."""
-    folder = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    if folder:
-        return _expanded(folder)
-    home = os.environ.get("HF_HOME")
-    if not home:
-        home = f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
-    return _expanded(f"{home}/hub")
+    variable = os.environ.get
+    home = variable("HF_HOME") or f"{variable('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    folder = variable("HF_HUB_CACHE") or variable("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    return _expanded(folder)
 
 
 def _expanded(path: str) -> Path:
@@ -229,8 +195,10 @@ def snapshot(name: str) -> Path:
     """
     match = _MODEL.fullmatch(name)
     if match is None:
-        reason = "not found as a file or a folder, and not a name like org/name or name@main"
-        raise MissingFileError(f"{quoted(name)} {reason}")
+        raise MissingFileError(
+            f"{quoted(name)} not found as a file or a folder, "
+            "and not a name like org/name or name@main"
+        )
     model = match["name"]
     cache = cache_folder()
     folders = [cache / f"models--{model.replace('/', '--')}"]
@@ -255,10 +223,12 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     suffixes = [Path(pattern).suffix for pattern in (*WEIGHTS, *TOKENIZERS)]
     path = Path(model)
     if get_close_matches(path.suffix, suffixes):  # it is a file rather than a model
-        reason = "not found as a file, and the Hugging Face cache has no model of this name"
         beside = get_close_matches(model, map(str, path.parent.glob("*")), 1)
-        meant = f"Did you mean {quoted(beside[0])}?" if beside else ""
-        return MissingFileError(f"{quoted(model)} {reason}", meant)
+        return MissingFileError(
+            f"{quoted(model)} not found as a file, "
+            "and the Hugging Face cache has no model of this name",
+            f"Did you mean {quoted(beside[0])}?" if beside else "",
+        )
     hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"
@@ -349,8 +319,7 @@ def _ollama_folders() -> list[Path]:
     folder = os.environ.get("OLLAMA_MODELS")
     if folder:
         return [_expanded(folder)]
-    service_folder = Path("/usr/share/ollama/.ollama/models")
-    return [_expanded("~/.ollama/models"), service_folder]
+    return [_expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]
 
 
 def ollama_places() -> str:

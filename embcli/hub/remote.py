@@ -12,22 +12,13 @@ from typing import TYPE_CHECKING
 from embcli.binary import Binary, quoted
 from embcli.errors import InputError, Notes, missing_extra
 from embcli.hub.local import OF_TOKENIZER, OF_WEIGHTS, Preference, snapshot
-from embcli.wording import in_bytes
+from embcli.wording import in_bytes, load_facts
 
 if TYPE_CHECKING:
     from huggingface_hub import HfUri
 
 PREFIX = "hf://"
 _FORM = "hf://org/name[@revision][/file]"
-# The organisations of models whose names had none before; the beginnings of these names.
-_ORGANISATIONS = {
-    "bert-": "google-bert",
-    "distil": "distilbert",
-    "gpt2": "openai-community",
-    "roberta-": "FacebookAI",
-    "t5-": "google-t5",
-    "xlm-": "FacebookAI",
-}
 
 
 def tokenizer(name: str, notes: Notes) -> Binary:
@@ -72,7 +63,7 @@ def _parsed(name: str) -> HfUri:
         if not model or "/" in model:
             raise InputError(f"{quoted(name)} is not like {_FORM}: {error.msg}") from None
         hint = ""
-        for beginning, organisation in _ORGANISATIONS.items():
+        for beginning, organisation in load_facts("organisations.json").items():
             if model.startswith(beginning):
                 hint = f"did you mean {PREFIX}{organisation}/{model}?"
         raise InputError(f"{quoted(name)} names no organisation, as in {_FORM}", hint) from None

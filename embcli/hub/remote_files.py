@@ -20,25 +20,13 @@ from huggingface_hub.file_download import repo_folder_name
 from embcli.atomic import replacing
 from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
 from embcli.errors import InputError, Notes
-from embcli.hub.local import TOKENIZERS, Preference, module_folders
+from embcli.hub.local import SETTINGS, TOKENIZERS, Preference, module_folders
 from embcli.hub.session import Request, Session, hub
 from embcli.wording import in_bytes
 
 _FIRST = 1 << 17  # bytes of the first request, which hold most headers
 _PART = 1 << 23  # bytes of a request for a part of a matrix
 _SMALL = 50_000_000  # bytes; longer files are not downloaded
-# The files that are downloaded beside tokenizers: an index, and settings.
-_SETTINGS = (
-    "*.safetensors.index.json",
-    "*config.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "merges.txt",
-    "modules.json",
-    "special_tokens_map.json",
-    "target.spm",
-    "vocab.bpe",
-)
 
 
 @dataclass(frozen=True)
@@ -62,8 +50,7 @@ class RemoteFolder(Folder):
             model += f"@{uri.revision}"
         session = Session(model, uri.id)
         commit, sizes = session.described(uri.revision)
-        where = f"commit {commit[:7]} at {hub()}"
-        notes.add(f"reading {model} over the network: {where}")
+        notes.add(f"reading {model} over the network: commit {commit[:7]} at {hub()}")
         model_folder = repo_folder_name(repo_id=uri.id, repo_type="model")
         path = Path(constants.HF_HUB_CACHE) / model_folder / "snapshots" / commit
         url = f"{constants.ENDPOINT}/{uri.id}/resolve/{commit}"
@@ -145,7 +132,7 @@ class RemoteFolder(Folder):
         missing = {}
         for name in self._names:
             is_tokenizer = _matches(name, TOKENIZERS)
-            is_read = is_tokenizer or _matches(name, _SETTINGS)
+            is_read = is_tokenizer or _matches(name, SETTINGS)
             size = self.sizes[name]
             if not is_read or size >= _SMALL or self._is_here(name):
                 continue
@@ -155,8 +142,9 @@ class RemoteFolder(Folder):
 
         if missing:
             sizes = in_bytes(sum(self.sizes[name] for name in missing))
-            what = f"{', '.join(missing)} ({sizes})"
-            self.notes.add(f"downloading {what} into the Hugging Face cache")
+            self.notes.add(
+                f"downloading {', '.join(missing)} ({sizes}) into the Hugging Face cache"
+            )
         answers = self.session.fetch([*missing.values()])
         for name, data in zip(missing, answers, strict=True):
             path = self.path / name
@@ -220,18 +208,18 @@ class RemoteBinary(Binary):
     def load(self, byte_range: range, what: str) -> None:
         if self._known(byte_range) is not None:
             return
-        size = in_bytes(len(byte_range))
-        if len(byte_range) > LONGEST_LOAD:
-            limit = in_bytes(LONGEST_LOAD)
-            reason = f"all of {what} is {size}, and embcli reads at most {limit} over the network"
+        size = len(byte_range)
+        if size > LONGEST_LOAD:
             model = self.folder.session.model
-            local_name = model.removeprefix("hf://")
-            cure = f"hf download {model}; then the same command with {local_name}"
-            raise self.file_error(reason, cure)
-        starts = range(0, len(byte_range), _PART)
+            raise self.file_error(
+                f"all of {what} is {in_bytes(size)}, "
+                f"and embcli reads at most {in_bytes(LONGEST_LOAD)} over the network",
+                f"hf download {model}; then the same command with {model.removeprefix('hf://')}",
+            )
+        starts = range(0, size, _PART)
         parts = [byte_range[start : start + _PART] for start in starts]
         answers = self._fetch(parts)
-        data = self.folder.notes.watch(answers, len(byte_range), len)
+        data = self.folder.notes.watch(answers, size, len)
         self._pieces.append((byte_range, b"".join(data)))
 
     def _known(self, byte_range: range) -> bytes | None:

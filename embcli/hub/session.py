@@ -64,8 +64,9 @@ class Request:
         """
         seconds = time.monotonic() - self.start
         if seconds > PATIENCE and self.received < seconds * _LEAST_SPEED:
-            speed = f"{in_bytes(_LEAST_SPEED)} per second"
-            raise file_error(self.name, f"{self.host} sends less than {speed}")
+            raise file_error(
+                self.name, f"{self.host} sends less than {in_bytes(_LEAST_SPEED)} per second"
+            )
 
 
 class Session:
@@ -87,8 +88,11 @@ class Session:
         try:
             return _description(answer)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            hint = "HF_ENDPOINT can name another hub"
-            raise file_error(self.model, f"{hub()} does not answer as a hub does", hint) from None
+            raise file_error(
+                self.model,
+                f"{hub()} does not answer as a hub does",
+                "HF_ENDPOINT can name another hub",
+            ) from None
 
     def spend(self, what: str, amount: float) -> None:
         """Add to what the requests have taken; raises InputError if that is more than they may."""
@@ -169,15 +173,15 @@ class Session:
                 if len(data) > most:
                     raise ValueError(f"{request.host} sends more than {in_bytes(most)}")
         if request.size not in (None, len(data)):
-            sizes = f"{len(data):,} bytes in place of {request.size:,}"
-            raise ValueError(f"{request.host} sends {sizes}")
+            raise ValueError(
+                f"{request.host} sends {len(data):,} bytes in place of {request.size:,}"
+            )
         return bytes(data)
 
     @cached_property
     def _headers(self) -> dict[str, str]:
         """The headers of all requests; those of huggingface_hub would ask the hub for more."""
-        agent = f"{PROGRAM}/{__version__}"
-        headers = {"User-Agent": agent, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": f"{PROGRAM}/{__version__}", "Accept-Encoding": "identity"}
         token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -187,18 +191,21 @@ class Session:
         reason = "{cause}"
         cause = str(error)[:200]
         if isinstance(error, httpx2.HTTPStatusError):
-            headers = error.response.headers
             status = str(error.response.status_code)
             cause = f"{status} {error.response.reason_phrase[:200]}"
             by_status = _REFUSALS.get(status, "{host} answers {cause}")
-            reason = _REFUSALS.get(headers.get("X-Error-Code", ""), by_status)
+            reason = _REFUSALS.get(error.response.headers.get("X-Error-Code", ""), by_status)
         elif isinstance(error, httpx2.TimeoutException):
             reason = "{host} did not answer within {timeout} seconds"
         elif isinstance(error, httpx2.HTTPError):
             reason = "the connection to {host} failed ({cause})"
-        page = f"{constants.ENDPOINT}/{self.repository}"
-        facts = {"host": request.host, "cause": cause, "timeout": TIMEOUT, "page": page}
-        return file_error(request.name, reason.format(**facts))
+        explained = reason.format(
+            host=request.host,
+            cause=cause,
+            timeout=TIMEOUT,
+            page=f"{constants.ENDPOINT}/{self.repository}",
+        )
+        return file_error(request.name, explained)
 
 
 def _opened(request: Request, headers: dict[str, str]) -> httpx2.Response:

@@ -77,15 +77,15 @@ def _by_torch(step: Norm | Project, rows: np.ndarray, tensor: Tensors) -> np.nda
     if isinstance(step, Project):
         batch = values[None]  # (1, T, columns), the shape in which a model does it
         projected = torch.nn.functional.linear(batch, weight, bias)
-        return np.asarray(projected[0])
+        return projected[0].numpy()
     if step.kind == "torch":
         width = rows.shape[1]
         normed = torch.nn.functional.layer_norm(values, (width,), weight, bias, step.epsilon)
-        return np.asarray(normed)
+        return normed.numpy()
 
     centred = values - values.mean(-1, keepdim=True)
     variance = centred.pow(2).mean(-1, keepdim=True)
     normed = centred / torch.sqrt(variance + step.epsilon) * weight
     if bias is not None:
         normed = normed + bias
-    return np.asarray(normed)
+    return normed.numpy()

@@ -65,6 +65,12 @@ def check_options(kind: PositionKind, **options: object) -> None:
     """Raise InputError for an option that only other kinds have; None means it was not chosen."""
     for option, value in options.items():
         if value is not None and option not in ROWS[kind].options:
-            wrong = "{option} is not an option of {kind} positions; these have it: {others}"
-            others = ", ".join([each for each in KINDS if option in ROWS[each].options])
-            raise InputError(Sentence(wrong, option=Parameter(option), kind=kind, others=others))
+            others = [each for each in KINDS if option in ROWS[each].options]
+            raise InputError(
+                Sentence(
+                    "{option} is not an option of {kind} positions; these have it: {others}",
+                    option=Parameter(option),
+                    kind=kind,
+                    others=", ".join(others),
+                )
+            )

@@ -6,6 +6,8 @@ layer (2k + 1, D) is that of distance 0.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from embcli.layer import Layer
@@ -33,14 +35,11 @@ def relative(
     every_position = np.arange(length)
     layer_rows = layer.rows(np.arange(rows))
 
-    def distances(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T)
-        return _distances(positions, every_position)
-
     def chosen_columns(clipped: np.ndarray) -> np.ndarray:  # (...,) -> (..., columns)
         return np.asarray(layer_rows[clipped + k][..., columns])
 
     def rows_of_pairs(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T, columns)
-        return chosen_columns(distances(positions))
+        return chosen_columns(_distances(positions, every_position))
 
     def similarities(others: np.ndarray) -> Rows:
         by_distance = products(layer_rows, token_row, metric)[:, 0]  # (2k + 1,)
@@ -55,7 +54,7 @@ def relative(
     distances_in_words = "The distances, clipped" if length > k + 1 else "The distances"
     distance_matrix = PositionMatrix(
         name="distance",
-        rows=distances,
+        rows=partial(_distances, others=every_position),  # (n,) -> (n, T)
         columns=every_position,
         dtype="int64",
         heading=f"{distances_in_words}, (T, T) = ({length:,}, {length:,})",

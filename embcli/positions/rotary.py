@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from embcli.errors import LayerError
 from embcli.names import Pairing, Similarity
 from embcli.positions.kind import (
     PositionMatrix,
@@ -17,14 +16,7 @@ from embcli.positions.kind import (
     frequencies,
     similarities_of,
 )
-from embcli.wording import Sentence, counted
-
-
-def check_rotation(dim: int) -> None:
-    """Raise LayerError for an odd D."""
-    if dim % 2:
-        wrong = "{dim} must be even, not {given:,}: rotary positions rotate pairs"
-        raise LayerError(Sentence(wrong, given=dim))
+from embcli.wording import counted
 
 
 def rotary(
@@ -56,7 +48,6 @@ def rotary(
     def rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
         return vectors(positions)[:, row_columns].astype(np.float32)
 
-    count = dim // 2
     angle = f"p · {theta:,.12g}^(-2i/D)"
     formula = f"Pair i of the columns is rotated by {angle}; pairs are {pairing}."
     first, second = pair_columns[:, 0]
@@ -76,7 +67,7 @@ def rotary(
     similarities = similarities_of(vectors, metric)
     return ShownPositions(
         name="Rotary",
-        size=f"D/2 = {counted(count, 'angle')}",
+        size=f"D/2 = {counted(dim // 2, 'angle')}",
         formula=formula,
         matrices=[angles_of_pairs, rotated_row],
         similarities=similarities,
@@ -109,7 +100,9 @@ def rotated_rows(
     cosines = np.cos(angles)
     sines = np.sin(angles)
     rotated = np.empty((len(positions), dim))
+    left = row[:, first]
+    right = row[:, second]
     with np.errstate(invalid="ignore", over="ignore"):  # a weight may be infinite
-        rotated[:, first] = row[:, first] * cosines - row[:, second] * sines
-        rotated[:, second] = row[:, first] * sines + row[:, second] * cosines
+        rotated[:, first] = left * cosines - right * sines
+        rotated[:, second] = left * sines + right * cosines
     return rotated

@@ -29,8 +29,10 @@ def sinusoidal(
     formula = "Columns 2i, 2i + 1: sine, cosine of p · 10,000^(-2i/D); added to the token row."
     meaning = "They depend only on the distance: equal along each diagonal."
     if model_step is not None:
-        halves = "sines in the first half of the columns, cosines in the second"
-        formula = f"The model's own formula: {halves}; added to the token row."
+        formula = (
+            "The model's own formula: sines in the first half of the columns, "
+            "cosines in the second; added to the token row."
+        )
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
 
@@ -85,7 +87,7 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     angles = column * rates
     halves = torch.cat([torch.sin(angles), torch.cos(angles)], dim=1)
     odd_column = (0, dim % 2)  # an odd D ends with a zero
-    rows = np.asarray(torch.nn.functional.pad(halves, odd_column))
+    rows = torch.nn.functional.pad(halves, odd_column).numpy()
     rows[shifted == step.padding_id] = 0
     return rows
 

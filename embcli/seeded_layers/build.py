@@ -59,7 +59,6 @@ def this_build() -> Build:
 _X86 = ("x86_64", "AMD64")
 _AVX2 = {"avx2", "fma"}
 _AVX512 = {"avx512vl", "avx512bw", "avx512dq", "fma"}
-_FORCED = {"avx512": "AVX512", "avx2": "AVX2", "default": "DEFAULT"}
 
 
 def _capability(line: bytes) -> str:
@@ -71,9 +70,9 @@ def _capability(line: bytes) -> str:
     flags = set(line.decode("ascii", "replace").split())
     if platform.machine() not in _X86 or not flags:
         return platform.machine()
-    forced = _FORCED.get(os.environ.get("ATEN_CPU_CAPABILITY", ""))
-    if forced is not None:
-        return forced
+    forced = os.environ.get("ATEN_CPU_CAPABILITY", "")
+    if forced in ("avx512", "avx2", "default"):
+        return forced.upper()
     if flags >= _AVX512:
         return "AVX512"
     return "AVX2" if flags >= _AVX2 else "DEFAULT"

@@ -134,7 +134,8 @@ class RandomStream:
         self._size_before = prod(seeded.shapes["token"]) if name == "position" else 0
         self._start = _draws(self._size_before)
         self._generator = torch.Generator()
-        # The position counts the draws taken, except those of a layer of fewer than 16 elements.
+        # The position counts the draws taken, except those of a layer of fewer than 16 elements. It
+        # is known only after a whole block: an error can stop the generator at any place.
         self._position = _UNKNOWN
         self._skipped = torch.empty(_BUFFER, dtype=torch.uint8)
 
@@ -169,13 +170,11 @@ class RandomStream:
 
     def _small(self) -> np.ndarray:
         """Return all elements of a layer of fewer than 16."""
-        self._position = _UNKNOWN  # The generator must start again: it may keep a spare normal.
         self._seek(self._start)
-        self._position = _UNKNOWN
         return self._normals(self._size)
 
     def _normals(self, count: int) -> np.ndarray:
-        return np.asarray(fill_weight(torch.empty(count), self._generator))
+        return fill_weight(torch.empty(count), self._generator).numpy()
 
     def _fill(self, start: int, values: np.ndarray) -> None:
         """Fill an array with the elements from `start` on; its length is a multiple of 16."""
@@ -183,14 +182,13 @@ class RandomStream:
             return
         draw = self._start + start
         self._seek(draw)
-        self._position = _UNKNOWN  # An error can stop the drawing at any place.
         fill_weight(torch.from_numpy(values), self._generator)
         self._position = draw + len(values)
 
     def _seek(self, draw: int) -> None:
         """Move the generator to a draw: forwards from where it is, or from its seed."""
         position = self._position
-        self._position = _UNKNOWN  # An error can stop the generator on its way.
+        self._position = _UNKNOWN
         if draw < position:
             self._generator.manual_seed(self._seed)
             position = 0
@@ -201,7 +199,6 @@ class RandomStream:
             for _ in range(distance // _BUFFER):
                 self._skipped.random_(generator=self._generator)
             self._skipped[: distance % _BUFFER].random_(generator=self._generator)
-        self._position = draw
 
     @property
     def _follows_small_layer(self) -> bool:

@@ -9,9 +9,9 @@ coefficient of x^i. A jump takes about as long as 30 million draws.
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
+
+from embcli.wording import load_facts
 
 WORDS = 624
 _MIDDLE = 397
@@ -19,6 +19,8 @@ _TWIST = 0x9908B0DF
 _DEGREE = 19937
 # So many words can be computed at once, and so far is p's second term below its highest.
 _GAP = WORDS - _MIDDLE
+# The exponents of p, by the formula of Matsumoto and Nishimura (1998).
+_EXPONENTS: list[int] = load_facts("mersenne_twister.json")
 
 
 def jump(window: np.ndarray, distance: int) -> np.ndarray:
@@ -52,22 +54,6 @@ def _continued(window: np.ndarray) -> np.ndarray:
     return words
 
 
-@cache
-def _characteristic() -> tuple[int, ...]:
-    """Return the exponents of p.
-
-    Its formula, by Matsumoto and Nishimura (1998), is a Horner scheme over the bits of the twist.
-    """
-    polynomial = 1
-    for bit in range(31):
-        product = (polynomial << (WORDS - 1)) ^ (polynomial << (_MIDDLE - 1))
-        polynomial = product ^ (_TWIST >> bit & 1)
-    product = (polynomial << WORDS) ^ (polynomial << _MIDDLE)
-    polynomial = product ^ (_TWIST >> 31)
-    exponents = [exponent for exponent in range(_DEGREE + 1) if polynomial >> exponent & 1]
-    return tuple(exponents)
-
-
 def _power_of_x(exponent: int) -> int:
     """Return x^exponent mod p."""
     power = 1
@@ -86,6 +72,6 @@ def _reduced(polynomial: int) -> int:
     while (length := polynomial.bit_length()) > _DEGREE:
         low = max(length - _GAP, _DEGREE)
         terms = polynomial >> low
-        for exponent in _characteristic():
+        for exponent in _EXPONENTS:
             polynomial ^= terms << (exponent + low - _DEGREE)
     return polynomial

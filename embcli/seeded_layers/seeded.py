@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from embcli.errors import LayerError, refuse_too_large, whole_number
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, MatrixShape
@@ -21,31 +22,28 @@ class Seeded:
     dim: int = DEFAULT_DIM
     context_length: int = DEFAULT_CONTEXT_LENGTH
     seed: int = DEFAULT_SEED
-    # Of the `token` and the `position` layer.
-    shapes: dict[str, MatrixShape] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("vocab", "dim", "context_length"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
         object.__setattr__(self, "seed", torch_seed(self.seed))
-        shapes = {"token": (self.vocab, self.dim), "position": (self.context_length, self.dim)}
-        object.__setattr__(self, "shapes", shapes)
         # Drawing itself needs little memory, so that a layer may take the whole machine's.
-        for name, shape in shapes.items():
+        for name, shape in self.shapes.items():
             refuse_too_large(f"a {name} layer", shape)
+
+    @cached_property
+    def shapes(self) -> dict[str, MatrixShape]:
+        """The shapes of the `token` and the `position` layer."""
+        return {"token": (self.vocab, self.dim), "position": (self.context_length, self.dim)}
 
 
 def check_size(name: str, given: int) -> int:
     """Return the size of a matrix; raises LayerError for one that is out of range."""
-    parameter = Parameter(name)
-    size = whole_number(name, given)
-    if size < 1:
-        wrong = "{name} must be at least 1, not {size:,}"
-        raise LayerError(Sentence(wrong, name=parameter, size=size))
+    size = whole_number(name, given, 1, error=LayerError)
     # The digits of a larger number would fill the message about the memory that it takes.
     if size >= 10**40:
         wrong = "{name} is out of range; no machine has that much memory"
-        raise LayerError(Sentence(wrong, name=parameter))
+        raise LayerError(Sentence(wrong, name=Parameter(name)))
     return size
 
 

@@ -26,22 +26,23 @@ class Files(Result, verb="cache"):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, safe_text
 
-        count = len(self.entries)
-        size = in_bytes(sum(entry.size for entry in self.entries))
+        entries = self.entries
+        count = len(entries)
+        size = in_bytes(sum(entry.size for entry in entries))
         if self.are_removed:
             yield safe_text(f"{counted(count, 'file')} removed, {size}, from {self.folder}")
             return
         yield safe_text(self.folder)
         yield safe_text(f"{counted(count, 'file')}, {size} of at most {in_bytes(LIMIT)}")
-        if not self.entries:
+        if not entries:
             return
         yield ""
-        times = [datetime.fromtimestamp(entry.used) for entry in self.entries]
-        names = [entry.path.stem.partition("-torch")[0] for entry in self.entries]
+        times = [datetime.fromtimestamp(entry.used) for entry in entries]
+        names = [entry.path.stem.partition("-torch")[0] for entry in entries]
         yield ruled(
             [
                 Label("last used", [time.isoformat(" ", "minutes") for time in times], "left"),
-                Label("size", [in_bytes(entry.size) for entry in self.entries]),
+                Label("size", [in_bytes(entry.size) for entry in entries]),
                 Label("file", names, "left"),
             ]
         )

@@ -72,28 +72,29 @@ class WeightMatrix(Result, verb="weights"):
         fields: dict[str, FieldType] = {"id": int}
         if self.encoding:
             fields["token"] = str
-        stored_row = self.origin.sizes.get(self.name, 0) // self.layer.shape[0]
-        if not self._rows_chosen or stored_row * len(self.ids) > LONGEST_LOAD:
+        count = len(self.ids)
+        size, dim = self.layer.shape
+        stored_row = self.origin.sizes.get(self.name, 0) // size
+        if not self._rows_chosen or stored_row * count > LONGEST_LOAD:
             self.layer.load()
         # A drawn layer is drawn anew for each piece, so scattered rows are read in larger ones.
         numbers_of_piece = 1 << 18
         if self.order:
             fields |= {"norm": float, "rank": int}
             numbers_of_piece = 1 << 22
-        dim = self.layer.shape[1]
         return Records(
             run=self.run,
             unit="rows",
-            rows=len(self.ids),
+            rows=count,
             fields=fields,
             pieces=in_pieces(
-                len(self.ids),
+                count,
                 dim,
                 self._fields,
                 lambda places, names: dict.fromkeys(names, self.rows(self.ids[places])),
                 numbers_of_piece,
             ),
-            matrices={self.name: ArraySpec((len(self.ids), len(self.columns)))},
+            matrices={self.name: ArraySpec((count, len(self.columns)))},
             columns=tuple(self.columns.tolist()),
             default=self.name,
         )
@@ -147,12 +148,13 @@ class WeightMatrix(Result, verb="weights"):
 
         most_rows = 200
         medium = medium_of(console)
+        style = self.style
         if not self._rows_chosen:
             rows_elsewhere = 40 if medium.is_file else 10  # of a picture, and in a pipe
             most_rows = rows_that_fit(options, rows_elsewhere)
-            if self.style.heat and medium.has_fine_cells:
+            if style.heat and medium.has_fine_cells:
                 most_rows = 40
-            elif self.style.heat and options.is_terminal:
+            elif style.heat and options.is_terminal:
                 most_rows -= 3  # A colour bar and a blank line are below, names of columns above.
         most_lines = SLIDE_STRIPS if medium.height else 42
         excerpt = Excerpt.ends(most_rows, len(self.ids))
@@ -165,7 +167,7 @@ class WeightMatrix(Result, verb="weights"):
         yield title(self.title)
         if self.is_map:
             labels = row_names(ids, self.encoding)
-            yield Map(values, labels, self.style.bare)
+            yield Map(values, labels, style.bare)
             yield from omitted(missing, parameters=("rows",))
             yield ""
         else:
@@ -174,11 +176,11 @@ class WeightMatrix(Result, verb="weights"):
                 [Values(values)],
                 self.columns,
                 excerpt.gaps,
-                **self.style.of_numbers,
+                **style.of_numbers,
                 every=self._columns_chosen,
                 rows_left_out=missing,
                 rows_parameter="rows",
-                has_notes=not self.style.bare,
+                has_notes=not style.bare,
                 most_lines=most_lines,
             )
         yield from self._facts()

@@ -62,6 +62,12 @@ def layer_of(path: str) -> Layer:
     return layer(path, Path(path).stem)
 
 
+def assert_words(path: str, words: list[str], values: np.ndarray) -> None:
+    """Compare the words and the rows of a file with others."""
+    assert words_of(path) == words
+    assert_rows(layer_of(path), values)
+
+
 def words_of(path: str) -> list[str]:
     """Return the word of each row."""
     own = tensors_of(path).own_words()
@@ -108,8 +114,7 @@ def test_a_control_character_in_an_early_word_is_part_of_a_text(word):
         words = plain.copy()
         words[place] = long_word
         text_file(path, words, values, header=True)
-        assert words_of(path) == words
-        assert_rows(layer_of(path), values)
+        assert_words(path, words, values)
 
 
 @settings(max_examples=20, deadline=None)
@@ -124,8 +129,7 @@ def test_no_small_binary_form_passes_for_text(count, dim, data):
     values = rows.view("<f4")
     words = ["a", "b", "c"][:count]
     path = binary_file("small.bin", words, values)
-    assert words_of(path) == words
-    assert_rows(layer_of(path), values)
+    assert_words(path, words, values)
 
 
 def test_numbers_may_be_written_in_other_ways_and_between_tabs():
@@ -138,8 +142,7 @@ def test_numbers_may_be_written_in_other_ways_and_between_tabs():
 @cases
 def test_words_end_where_their_numbers_begin(name, text, words):
     Path(name).write_text(text, "utf-8")
-    assert words_of(name) == words
-    assert_rows(layer_of(name), np.float32([[0.1, 0.2], [1, 2], [3, 4]]))
+    assert_words(name, words, np.float32([[0.1, 0.2], [1, 2], [3, 4]]))
 
 
 def test_most_of_the_first_lines_decide_how_many_numbers_a_word_has():
@@ -149,8 +152,7 @@ def test_most_of_the_first_lines_decide_how_many_numbers_a_word_has():
     words += [f"route {number}" for number in range(700)]
     values = matrix(len(words), 2)
     path = text_file("m.txt", words, values)
-    assert words_of(path) == words
-    assert_rows(layer_of(path), values)
+    assert_words(path, words, values)
 
 
 def test_a_quote_and_a_comma_are_words():
@@ -158,8 +160,7 @@ def test_a_quote_and_a_comma_are_words():
     words = [",", '"', *map(str, range(1000))]
     values = matrix(len(words), 40)
     path = text_file("m.txt", words, values)
-    assert words_of(path) == words
-    assert_rows(layer_of(path), values)
+    assert_words(path, words, values)
 
 
 def test_sizes_that_do_not_agree_are_a_line_like_others():
@@ -181,8 +182,7 @@ def test_words_with_spaces_keep_them(drawn, end):
     words = ["first", *(word.strip() or "x" for word in drawn)]
     values = matrix(len(words), 3)
     path = text_file("spaces.txt", words, values, end=end)
-    assert words_of(path) == words
-    assert_rows(layer_of(path), values)
+    assert_words(path, words, values)
 
 
 @pytest.mark.parametrize("write", [text_file, binary_file])
@@ -190,8 +190,7 @@ def test_small_windows_give_the_same_rows(monkeypatch, write):
     words = [f"w{number}" for number in range(500)]
     monkeypatch.setattr(vectors, "LONGEST_LINE", 64)
     path = write("m.txt", words, matrix(500, 2))
-    assert words_of(path) == words
-    assert_rows(layer_of(path), matrix(500, 2))
+    assert_words(path, words, matrix(500, 2))
 
 
 def test_a_note_is_made_where_going_through_a_file_takes_seconds(

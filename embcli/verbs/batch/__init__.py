@@ -81,8 +81,8 @@ class Batches(Result, verb="batch"):
         `[:, :-1]` are the inputs, `[:, 1:]` the targets.
         """
         starts = samples[:, None] * self.windows.stride
-        ids = self.tokens.ids[starts + np.arange(self.windows.max_length + 1)]
-        return np.asarray(ids.astype(np.int64))
+        places = starts + np.arange(self.windows.max_length + 1)
+        return self.tokens.ids.take(places).astype(np.int64)
 
     @property
     def token(self) -> np.ndarray:
@@ -115,6 +115,7 @@ class Batches(Result, verb="batch"):
         run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
         run["batches"] = self.count
         run |= vars(self.windows) | dict(self._draws.layers.origin.build)
+        ids = ArraySpec((samples, length), "int64")
         return Records(
             run=run,
             unit="samples",
@@ -122,8 +123,8 @@ class Batches(Result, verb="batch"):
             fields={"batch": int, "sample": int},
             pieces=in_pieces(samples, length * dim, self._values),
             matrices={
-                "inputs": ArraySpec((samples, length), "int64"),
-                "targets": ArraySpec((samples, length), "int64"),
+                "inputs": ids,
+                "targets": ids,
                 "input": ArraySpec((samples, length, len(self.columns))),
             },
             columns=tuple(self.columns.tolist()),
@@ -258,9 +259,14 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
             "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; "
             "{keep_last} keeps an incomplete one"
         )
-        samples_in_words = counted(samples, "sample")
-        size = windows.batch_size
-        raise InputError(Sentence(wrong, samples=samples_in_words, length=length, size=size))
+        raise InputError(
+            Sentence(
+                wrong,
+                samples=counted(samples, "sample"),
+                length=length,
+                size=windows.batch_size,
+            )
+        )
     if not 0 <= index < count:
         wrong = "{index} {given} is not a batch: there are {count:,}, counted from 0"
         if count == 1:

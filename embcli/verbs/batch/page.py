@@ -250,24 +250,25 @@ def _bands(
 def _picture(batches: Batches, most_lines: int) -> Matrix:
     """Return the input embeddings of some tokens of some samples, a line for each token."""
     positions = Excerpt.ends(_MOST_DRAWN_TOKENS, batches.windows.max_length)
-    count = len(positions.places)  # lines of a sample, without one of dots
+    places = positions.places
+    count = len(places)  # lines of a sample, without one of dots
     most_samples = max(most_lines // (count + 1), _FEWEST_DRAWN_SAMPLES)
     samples = Excerpt.ends(most_samples, len(batches.order))
     order = batches.order[samples.places]
     ids = batches.ids(order)
-    rows = batches.embeddings(order)[:, positions.places]  # (samples, count, columns)
+    rows = batches.embeddings(order)[:, places]  # (samples, count, columns)
 
-    position_cells = list(positions.places) * len(order)
+    position_cells = list(places) * len(order)
     labels = [Label("sample", order).spread(count), Label("pos", position_cells)]
     encoding = batches.tokens.encoding
-    labels += id_labels(ids[:, positions.places].ravel(), encoding)
+    labels += id_labels(ids[:, places].ravel(), encoding)
     if batches.draw:
-        targets = ids[:, positions.places + 1].ravel()
+        targets = ids[:, places + 1].ravel()
         labels += id_labels(targets, encoding, "target ID", "target")
 
     gaps = [gap * count for gap in samples.gaps]
-    for place in range(len(order)):
-        gaps += [place * count + gap for gap in positions.gaps]
+    for sample in range(len(order)):
+        gaps += [sample * count + gap for gap in positions.gaps]
     lines = rows.reshape(len(order) * count, -1)
     missing = [omission(samples, "sample", batches.order), omission(positions, "position")]
     return Matrix(

@@ -125,9 +125,9 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
             case "shared":
                 shape = f"(V, D) = ({size:,}, {dim:,})"
                 yield title(f"{place}The shared weight, embedding.weight, {shape}")
-                assigned = "Now linear.weight = Parameter(embedding.weight.T), (D, V)"
                 yield safe_text(
-                    f"{assigned} = ({dim:,}, {size:,}): each row here is a column of it."
+                    "Now linear.weight = Parameter(embedding.weight.T), "
+                    f"(D, V) = ({dim:,}, {size:,}): each row here is a column of it."
                 )
                 yield _weight(comparison, comparison.weight, "ID")
             case "outputs":
@@ -198,9 +198,10 @@ def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
         places = excerpt.places
         pair = Pair(comparison.embedding[places], comparison.linear[places])
         labels = token_labels(comparison.tokens, places)
-        gaps = excerpt.gaps
         missing = omission(excerpt, "row")
-        table = _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
+        table = _pair_table(
+            comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=missing
+        )
         is_side_by_side = len(table.blocks) == 2
         if is_side_by_side:
             break
@@ -251,11 +252,11 @@ def _judgement(verdict: Verdict, gradient: Gradient | None = None) -> Text:
         if gradient is not None and gradient.verdict.identical:
             identical += " and gradients"
         return safe_text(f"{identical}, the largest |difference| is 0.", "good")
-    text = (
+    return safe_text(
         f"Not bit-identical: {verdict.in_words}, "
-        f"the largest |difference| is {_number(verdict.difference)}."
+        f"the largest |difference| is {_number(verdict.difference)}.",
+        "bad",
     )
-    return safe_text(text, "bad")
 
 
 def _number(value: float | None) -> str:
@@ -270,8 +271,9 @@ def _explanation(comparison: Comparison) -> RenderResult:
     verdict = comparison.verdict
     if verdict.place is None:
         if verdict.values and comparison.gradient is None:
-            same = "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
-            yield safe_text(same)
+            yield safe_text(
+                "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
+            )
         return
     row, column = verdict.place
     token_id = int(comparison.tokens.ids[row])
@@ -281,8 +283,10 @@ def _explanation(comparison: Comparison) -> RenderResult:
     if verdict.kind == "nan bits":
         why = "Both are NaN there; only the bits of the NaN differ."
     elif verdict.kind == "zero sign":
-        equal = "As numbers they are equal; only the sign of a zero differs"
-        why = f"{equal}, as the sum of -0 and +0 is +0."
+        why = (
+            "As numbers they are equal; only the sign of a zero differs, "
+            "as the sum of -0 and +0 is +0."
+        )
     elif verdict.kind == "nan":
         why = (
             f"Another row of the weight has NaN or infinity in column {column}: embedding reads "
@@ -366,8 +370,10 @@ def _backward_pass(
         yield _judgement(gradient.verdict)
         reason = "The outputs differ, and so do their gradients."
         if gradient.verdict.kind == "value":
-            order = "Gradients of an ID that occurs several times are summed in another order"
-            reason = f"{order}: they differ by rounding."
+            reason = (
+                "Gradients of an ID that occurs several times are summed in another order: "
+                "they differ by rounding."
+            )
         yield safe_text(reason)
 
     if training is not None:

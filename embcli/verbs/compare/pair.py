@@ -92,16 +92,16 @@ def judge(left: np.ndarray, right: np.ndarray) -> Verdict:
         kind = "nan bits"
         places = has_other_nan_bits
     # argmax takes the first NaN for the largest.
-    place = int(np.argmax(np.where(places, sizes, -1)))
-    row, column = divmod(place, left.shape[1])
+    flat_place = int(np.argmax(np.where(places, sizes, -1)))
+    place = divmod(flat_place, left.shape[1])  # the row and the column
     return Verdict(
         kind=kind,
         values=left.size,
         different=int(is_different.sum()),
-        difference=decimals(sizes[row, column]),
-        place=(row, column),
-        left=decimals(left[row, column]),
-        right=decimals(right[row, column]),
+        difference=decimals(sizes[place]),
+        place=place,
+        left=decimals(left[place]),
+        right=decimals(right[place]),
     )
 
 

@@ -12,7 +12,7 @@ from typing import get_args
 
 import numpy as np
 
-from embcli.errors import InputError, check_choice, check_number, refuse_too_large
+from embcli.errors import InputError, LayerError, check_choice, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
 from embcli.layer import Layers, Source
 from embcli.names import (
@@ -28,7 +28,7 @@ from embcli.positions.kind import PositionMatrix, ShownPositions
 from embcli.positions.learned import learned
 from embcli.positions.of_model import ModelPositions, open_layers, positions_of
 from embcli.positions.relative import relative
-from embcli.positions.rotary import check_rotation, rotary
+from embcli.positions.rotary import rotary
 from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import ArraySpec, Document, Records, in_pieces
 from embcli.result import MatrixOf, Result
@@ -86,9 +86,14 @@ class PositionTable(Result, verb="positions"):
                     model_positions.dim, columns, model_positions.model_step, self.metric
                 )
             case "relative":
-                length = model_positions.length
-                layer = layers["position"]
-                return relative(layer, columns, length, token_row, token_id, self.metric)
+                return relative(
+                    layers["position"],
+                    columns,
+                    model_positions.length,
+                    token_row,
+                    token_id,
+                    self.metric,
+                )
             case "rotary":
                 return rotary(columns, token_row, token_id, self.pairing, self.theta, self.metric)
 
@@ -100,30 +105,32 @@ class PositionTable(Result, verb="positions"):
         return self.shown.matrices
 
     def records(self) -> Records:
+        kind = self.model_positions.kind
+        count = len(self.chosen)
         named = {matrix.name: matrix for matrix in self.matrices}
         specs = {}
         widths = []
         for name, matrix in named.items():
             row_shape = (*matrix.middle_shape, len(matrix.columns))
-            specs[name] = ArraySpec((len(self.chosen), *row_shape), matrix.dtype)
+            specs[name] = ArraySpec((count, *row_shape), matrix.dtype)
             widths.append(int(np.prod(row_shape)))
 
-        run: Document = {"embcli": __version__, "kind": self.model_positions.kind}
+        run: Document = {"embcli": __version__, "kind": kind}
         if self.layers:
             run |= self.layers.origin.document()
-        if self.model_positions.kind == "relative":
+        if kind == "relative":
             run["clip"] = LARGEST_DISTANCE
-        if self.model_positions.kind == "rotary":
+        if kind == "rotary":
             run |= {"pairing": self.pairing, "theta": self.theta}
         if self.is_similarity:
             run["metric"] = self.metric
         return Records(
             run=run,
             unit="positions",
-            rows=len(self.chosen),
+            rows=count,
             fields={"position": int},
             pieces=in_pieces(
-                len(self.chosen),
+                count,
                 max(widths),
                 lambda places, names: dict.fromkeys(names, self.chosen[places]),
                 lambda places, names: {
@@ -175,14 +182,22 @@ def positions(
     check_options(model_positions.kind, pairing=pairing, theta=theta, ids=ids)
     token_ids = parse_ids("0" if ids is None else str(ids))
     if len(token_ids) != 1:
-        wrong = "{ids} must be one token ID, not {count}: {given!r}"
-        raise InputError(Sentence(wrong, count=len(token_ids), given=str(ids)[:40]))
+        raise InputError(
+            Sentence(
+                "{ids} must be one token ID, not {count}: {given!r}",
+                count=len(token_ids),
+                given=str(ids)[:40],
+            )
+        )
     check_size("context_length", length)
-    refuse_too_large("a table of positions", (length, model_positions.dim))
+    dim = model_positions.dim
+    refuse_too_large("a table of positions", (length, dim))
     theta = DEFAULT_THETA if theta is None else theta
     check_number("theta", theta, 1)
-    if model_positions.kind == "rotary":
-        check_rotation(model_positions.dim)
+    if model_positions.kind == "rotary" and dim % 2:
+        raise LayerError(
+            Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim)
+        )
     chosen = select(rows, length, "position")
     # The columns of similarities are other positions.
     column_count = length if similarity else model_positions.columns

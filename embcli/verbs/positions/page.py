@@ -56,22 +56,15 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         lines_elsewhere = len(views) + len(notes[:1])
     if not table.style.bare:
         lines_elsewhere += len(heading) + len(notes)
+    lines = None
+    if table.style.heat:
+        lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // below_each_other
     blocks: list[Sequence[RenderableType]] = []
     for view in views:
         most_rows = _most_rows(table, view, views, options)
-        lines = None
-        name = view.heading
-        if table.style.heat:
-            most_rows = len(view.row_numbers)
-            lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // below_each_other
-            if view.is_angle:
-                name = "The cosines of the angles; one column per pair"
-        matrix = _drawn(table, view, most_rows, lines)
-        blocks.append([title(name), matrix] if name else [matrix])
-    if beside:
-        blocks.append(beside)
+        blocks.append(list(_drawn(table, view, most_rows, lines)))
     if is_slide:
-        yield Flow(blocks)
+        yield Flow([*filter(None, [*blocks, beside])])
     else:
         for place, block in enumerate(blocks):
             if place and not options.is_terminal:  # whose lines are few
@@ -133,19 +126,30 @@ def _most_rows(
 
 
 def _drawn(
-    table: PositionTable, view: PositionMatrix, most_rows: int, lines: int | None = None
-) -> Matrix:
-    """Return the rows of a matrix that are shown, or with `lines` a picture of all."""
+    table: PositionTable, view: PositionMatrix, most_rows: int, lines: int | None
+) -> Iterator[RenderableType]:
+    """Yield the heading and the rows of a matrix that are shown, or with `lines` a picture of all.
+
+    The colours of angles show their cosines.
+    """
+    heading = view.heading
+    shows_cosines = lines is not None and view.is_angle
+    if lines is not None:
+        most_rows = len(view.row_numbers)
+    if shows_cosines:
+        heading = "The cosines of the angles; one column per pair"
+    if heading:
+        yield title(heading)
     excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
     values = view.rows(numbers)[:, : len(view.columns)]
-    if view.is_angle and table.style.heat:
+    if shows_cosines:
         values = np.cos(values)
     scale = None
     if table.is_similarity:
         # Few numbers are as large as those of the diagonal, which the scale must reach.
         scale = ColorScale.of([values])
-    return Matrix(
+    yield Matrix(
         [Label(view.label, numbers)],
         [Values(values)],
         view.columns,
