@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import embcli
 from embcli.cli.app import COMMANDS, command_line
-from embcli.formats import ALIASES, FORMATS, formats_for
+from embcli.cli.hints import cure_of_words, refuse_misplaced
+from embcli.errors import InputError
+from embcli.formats import ALIASES, CONTENTS, FORMATS, formats_for
 from embcli.positions import KINDS
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
+from embcli.wording import load_facts
 from tests.cases import cases
 from tests.runners import TIMEOUT
 from tests.transcripts import answered, command_lines, document_of, refused
@@ -91,35 +93,41 @@ def test_each_error_says_what_the_snapshot_says_before_any_work(in_process, snap
     assert max(map(len, text.splitlines())) < 500
 
 
-def flags_of(name: str) -> set[str]:
-    """Return the flags of a command."""
-    command = command_line([name]).commands[name]
-    return {flag for parameter in command.params for flag in parameter.opts}
+PARSED = command_line().commands
+FLAGS = {name: set().union(*(each.opts for each in PARSED[name].params)) for name in COMMANDS}
+ALL_FLAGS = set().union(*FLAGS.values(), ("--help", "--version", "--no-draw"))
+HINTS = load_facts("hints.json")
+SUGGESTIONS = [
+    (text, "") for table in load_facts("suggestions.json").values() for text in table.values()
+]
+CURES = [(f"embcli {line}", "") for line in {*HINTS["commands"].values()}]
+for table in HINTS.values():
+    for row in table if isinstance(table, list) else ():
+        cure = row["cure"].replace(" {word}", f" {row['words'][0]}")
+        CURES += [(cure, name) for name in row.get("commands", [""])]
 
 
-FLAGS = {name: flags_of(name) for name in COMMANDS}
-ALL_FLAGS = set().union(*FLAGS.values())
-HINTS = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_text())
-
-
-def test_hints_name_options_and_commands_that_there_are():
-    flags = ALL_FLAGS | {"--version", "--help"}
-    named = {flag for meant in HINTS["options"].values() for flag in meant}
+def test_hints_name_options_that_there_are():
     assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KINDS}
-    for meant in HINTS["commands"].values():
-        first, *options = meant.split()
-        assert first in COMMANDS or first in flags
-        named |= {word for word in options if word.startswith("-")}
-
-    assert named <= flags
+    assert set().union(*HINTS["options"].values()) <= ALL_FLAGS
 
 
-def test_a_cure_names_options_of_its_commands():
-    for row in HINTS["cures"] + HINTS["extra"] + HINTS["lines"] + HINTS["unknown words"]:
-        named = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", row["cure"]))
-        assert named <= ALL_FLAGS | {"--help"}, row
-        for command in row.get("commands", ()):
-            assert named <= FLAGS[command], row
+@pytest.mark.parametrize(("cure", "command"), CURES + SUGGESTIONS)
+def test_a_cure_names_options_of_its_command_and_lines_that_can_be_parsed(cure, command):
+    cure = cure.replace("{command}", command)
+    assert {*re.findall(r"(?<!\S)--?[a-z][a-z-]*", cure)} <= {"--help"} | FLAGS.get(
+        command, ALL_FLAGS
+    )
+    for line in re.findall(r"embcli ((?:[^:;.]|\.\d)*)", cure):
+        words = [*shlex.split(line), "--help"]  # without which arguments could be missing
+        command_line(words)(words, standalone_mode=False)
+
+
+@pytest.mark.parametrize("form", sorted({*FORMATS} - {"ids"}))
+def test_a_format_is_no_option_of_the_commands_that_can_write_it(form):
+    rows = [row for row in HINTS["cures"] if form in row["words"] and "-o" in row["cure"]]
+    able = {name for name in COMMANDS if form in formats_for(CONTENTS.get(name, "text"))}
+    assert {*rows[0]["commands"]} == able
 
 
 def test_an_option_that_a_command_does_not_have_is_cured_once():
@@ -132,13 +140,29 @@ def test_an_option_that_a_command_does_not_have_is_cured_once():
     assert taken == {("tokenize", "ids"), ("batch", "shuffle")}  # without a value, and with one
 
 
-def test_an_option_in_the_place_of_a_value_has_a_hint_for_each_option_that_takes_one():
-    row = next(row for row in HINTS["lines"] if "stands in its place" in row["cure"])
-    for name in COMMANDS:
-        for parameter in command_line([name]).commands[name].params:
-            for flag in parameter.opts:
-                takes_value = flag.startswith("-") and not parameter.is_flag
-                assert bool(re.search(row["line"], f"{flag} -o")) == takes_value, flag
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_is_no_value_unless_it_is_joined_to_its_own(name):
+    for parameter in PARSED[name].params:
+        if getattr(parameter, "is_flag", True):
+            continue
+        for flag in parameter.opts:
+            refuse_misplaced([f"{flag}=--bare", "--", flag, "--bare"], PARSED[name])
+            for option in ("--bare", "--bare=1", *FLAGS[name] & {"-o"}):
+                with pytest.raises(InputError, match=f"{flag} takes a value, and {option[:6]} "):
+                    refuse_misplaced([flag, option], PARSED[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_cure_for_a_word_too_many(name):
+    is_any = any(each.nargs == -1 for each in PARSED[name].params)
+    assert is_any or cure_of_words("extra", ["Hello"], name)
+
+
+def test_cures_for_a_text_are_those_of_all_commands_that_take_one():
+    with_text = {name for name in COMMANDS if "text" in FLAGS[name]}
+    for word in ("text", "sentence"):
+        rows = [row for row in HINTS["cures"] if word in row["words"]]
+        assert {*rows[0]["commands"]} == with_text
 
 
 def test_help_is_shown_whatever_words_are_beside_it(in_process):

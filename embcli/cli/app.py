@@ -34,10 +34,10 @@ from embcli.cli.groups import (
     one_path,
     opened,
 )
-from embcli.cli.hints import cure_of, cure_of_line, refuse_unknown
+from embcli.cli.hints import cure_of, cure_of_words, refuse_misplaced, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
-from embcli.errors import EmbcliError, InputError, OutputError, UnknownWordError
+from embcli.errors import InputError, MissingFileError, OutputError
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS
 from embcli.wording import counted
@@ -105,6 +105,7 @@ class OneValueCommand(_Helping, typer.core.TyperCommand):
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
         if context.resilient_parsing:  # A line that is being completed is not judged.
             return super().parse_args(context, words)
+        refuse_misplaced(words, self)
         _, _, parameters = self.make_parser(context).parse_args(list(words))
         for parameter, count in Counter(parameters).items():
             if not isinstance(parameter, typer.core.TyperOption):
@@ -162,23 +163,18 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
     """
     first = words[0] if words else ""
     if words and first not in COMMANDS and not first.startswith("-"):
-        refuse_unknown(words, [*COMMANDS])
+        refuse_unknown(words, COMMANDS)
     try:
         return command_line(words, finish)(words, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as error:
         command = first if first in COMMANDS else ""
-        cure = cure_of(error, command, command_line())
-        cure = cure_of_line(words, "lines") or cure
+        cure = cure_of(error, words, command, command_line())
         message = " ".join(error.format_message().split())
-        message = message.replace("valid int", "whole number, such as 4")
         called = f"{PROGRAM} {command}".rstrip()
         hint = f"{cure} Try '{called} --help' for help."
         raise InputError(message, hint.lstrip()) from None
-    except EmbcliError as error:
-        is_word = isinstance(error, UnknownWordError)
-        if is_word or not error.hint:
-            table = "unknown words" if is_word else "lines"
-            error.hint = cure_of_line(words, table) or error.hint
+    except MissingFileError as error:
+        error.hint = cure_of_words("models", [error.model], first) or error.hint
         raise
 
 

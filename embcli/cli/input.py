@@ -65,7 +65,11 @@ def _refuse_several(inputs: dict[str, object]) -> None:
     """Raise InputError if more than one of these inputs is given; they are named by their flags."""
     names = [name for name, value in inputs.items() if value is not None]
     if len(names) > 1:
-        raise InputError(f"{' and '.join(names)} stand for the same input; give one of them")
+        from embcli.cli.hints import cure_of_words
+
+        several = " and ".join(names)
+        hint = cure_of_words(several, [str(inputs[names[0]])])
+        raise InputError(f"{several} stand for the same input; give one of them", hint)
 
 
 def _typed_text(text: str, example: str) -> str:

@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 import typer
 
@@ -76,7 +76,11 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
         "help": words["help"].format_map(_FACTS),
         "metavar": " ".join(spelling[len(flags) :]) or None,
         "show_default": shown_default,
+        "case_sensitive": False,
     }
+    for number in (int, float):
+        if number in (annotation, *get_args(annotation)):
+            settings["parser"] = number
     for further in getattr(annotation, "__metadata__", ()):
         settings |= further
 

@@ -7,6 +7,7 @@ notes of the page name, never by what is printed; the suggestions are in `data/s
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from embcli.page import LeftOut
@@ -28,16 +29,10 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
     '--sort norm reads all rows.'
     """
     facts = load_facts("suggestions.json")
-    found = []
-    for note in notes:
-        for name in note.parameters:
-            if name in known and name in facts["options"]:
-                found.append(facts["options"][name])
-    is_partial = any(isinstance(note, LeftOut) for note in notes)
-    if is_partial and verb in facts["formats"]:
-        found.append(facts["formats"][verb])
-    if verb in facts["words"]:
-        found.append(facts["words"][verb])
-    if not found:
-        return ""
-    return f"{'; '.join(dict.fromkeys(found))}."
+    parameters = chain.from_iterable(note.parameters for note in notes)
+    found = [facts["options"].get(name) for name in parameters if name in known]
+    if any(isinstance(note, LeftOut) for note in notes):
+        found.append(facts["formats"].get(verb))
+    found.append(facts["words"].get(verb))
+    words = "; ".join(dict.fromkeys(filter(None, found)))
+    return words and f"{words}."
