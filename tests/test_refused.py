@@ -146,10 +146,10 @@ def test_an_option_is_no_value_unless_it_is_joined_to_its_own(name):
         if getattr(parameter, "is_flag", True):
             continue
         for flag in parameter.opts:
-            refuse_misplaced([f"{flag}=--bare", "--", flag, "--bare"], PARSED[name])
-            for option in ("--bare", "--bare=1", *FLAGS[name] & {"-o"}):
-                with pytest.raises(InputError, match=f"{flag} takes a value, and {option[:6]} "):
-                    refuse_misplaced([flag, option], PARSED[name])
+            refuse_misplaced([f"{flag}={flag}", "--", flag, flag], PARSED[name].params)
+            for option in (flag, f"{flag}=1"):
+                with pytest.raises(InputError, match=f"{flag} takes a value, and {flag} stands"):
+                    refuse_misplaced([flag, option], PARSED[name].params)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

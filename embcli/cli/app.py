@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -105,14 +106,12 @@ class OneValueCommand(_Helping, typer.core.TyperCommand):
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
         if context.resilient_parsing:  # A line that is being completed is not judged.
             return super().parse_args(context, words)
-        refuse_misplaced(words, self)
+        refuse_misplaced(words, self.get_params(context))
         _, _, parameters = self.make_parser(context).parse_args(list(words))
-        for parameter, count in Counter(parameters).items():
-            if not isinstance(parameter, typer.core.TyperOption):
-                continue
-            takes_one_value = not parameter.is_flag and not parameter.multiple
-            if takes_one_value and count > 1:
-                raise InputError(f"{parameter.opts[0]} is given {count} times; give it once")
+        for option, count in Counter(parameters).items():
+            takes_value = not getattr(option, "is_flag", True)  # as no argument does
+            if takes_value and count > 1 and not option.multiple:
+                raise InputError(f"{option.opts[0]} is given {count} times; give it once")
 
         extra_words = super().parse_args(context, words)
         if extra_words:
@@ -588,13 +587,13 @@ def diff(
     notes = PrintedNotes()  # are those of both models
     from embcli.verbs import diff as verb
 
-    if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
-        base_tokens = _vocabulary(base, options, notes)
-        tuned_tokens = _vocabulary(tuned, options, notes)
-        return verb.compare_tokens(base_tokens, tuned_tokens, top, notes, words)
+    names_of_both = (base, tuned)
+    if any(_is_vocabulary(name, tokens) for name in names_of_both):
+        vocabularies = [_vocabulary(name, options, notes) for name in names_of_both]
+        return verb.compare_tokens(*vocabularies, top, notes, words)
+    models = [opened(options, name, notes) for name in names_of_both]
     return verb.diff(
-        opened(options, base, notes),
-        opened(options, tuned, notes),
+        *models,
         layer=layer,
         tokens=tokens,
         atol=atol,
@@ -612,11 +611,11 @@ def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
 
 def _vocabulary(path: str, options: Options, notes: PrintedNotes) -> Any:
     """Return the tokens of a tokenizer's file, or of a model."""
-    from embcli import encodings
+    from embcli.encodings import get
     from embcli.verbs.diff import Vocabulary, vocabulary
 
     if _is_vocabulary(path, compares_tokens=True):
-        return Vocabulary(path, encodings.get(path, notes))
+        return Vocabulary(path, get(path, notes))
     return vocabulary(opened(options, path, notes))
 
 
@@ -671,10 +670,7 @@ def tour(*, asked: TourOptions, output: str | None = None) -> Any:
     if asked.path is not None:
         opened({}, asked.path)  # refuses it before any step is shown
 
-    def result_of(words: list[str]) -> object:
-        return run(words, Command.result)
-
-    return guide(asked, result_of, is_file=output not in (None, "-"))
+    return guide(asked, partial(run, finish=Command.result), is_file=output not in (None, "-"))
 
 
 @command("Text and vectors", view=PAGE)

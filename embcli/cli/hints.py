@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from functools import cache
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -21,14 +20,9 @@ from embcli.names import ENCODINGS
 from embcli.positions import NAMES
 from embcli.wording import load_facts, nearest
 
-
-@cache
-def _facts() -> Any:
-    """Return words of the field with the options and commands that do it, and tables of cures.
-
-    A row of a table has a cure for some words, or for `kinds` of words, of some commands or of all.
-    """
-    return load_facts("hints.json")
+# Words of the field with the options and commands that do it, and tables of cures: a row has the
+# cure of some words, or of `kinds` of words, for some commands or for all.
+_FACTS = load_facts("hints.json")
 
 
 def refuse_unknown(words: Sequence[str], commands: Iterable[str]) -> None:
@@ -39,7 +33,7 @@ def refuse_unknown(words: Sequence[str], commands: Iterable[str]) -> None:
     from embcli.verbs.explain import named
 
     first = words[0]
-    known = _facts()["commands"]
+    known = _FACTS["commands"]
     parts = [first.casefold(), *re.split("[-_]", first.casefold())]
     meant = [known[part] for part in parts if part in known]
     later = [word for word in words[1:2] if word in commands]
@@ -64,20 +58,19 @@ def _is_no_option(word: str) -> bool:
     return word[:1] != "-"
 
 
-def refuse_misplaced(words: Sequence[str], command: Any) -> None:
+def refuse_misplaced(words: Sequence[str], parameters: Sequence[Any]) -> None:
     """Raise InputError for an option in the place of a value, or with one dash instead of two.
 
     Typer would take the option as the value, and each letter after one dash as an option.
     """
-    known = _by_flag(command)
+    known = _by_flag(parameters)
     for flag, word in pairwise(takewhile("--".__ne__, ["", *words])):
         name = word.partition("=")[0]
         if _is_no_option(name):
             continue
         if f"-{name}" in known:
             raise InputError(f"No such option: {name}", f"Write -{name}, with two dashes.")
-        is_option = name in known or re.fullmatch("--[a-z][a-z-]*", name)
-        if is_option and flag in known and not known[flag].is_flag:
+        if name in known and not getattr(known.get(flag), "is_flag", True):
             wrong = f"{flag} takes a value, and {name} stands in its place"
             raise InputError(wrong, "A value that begins with a dash is joined: --title=--dim.")
 
@@ -88,9 +81,9 @@ def cure_of(error: Any, words: Sequence[str], command: str, group: Any) -> str:
     An error about an unknown option will name others. The command is empty for an option before all
     commands, and `group` is Typer's list of commands.
     """
+    own = _by_flag(group.commands.get(command, group).params)
     if hasattr(error, "possibilities"):
-        return _cure_of_option(error, command, group)
-    own = _by_flag(group.commands.get(command, group))
+        return _cure_of_option(error, command, own, group)
     parameter = getattr(error, "param", own.get(getattr(error, "option_name", "")))
     if parameter is not None:  # which lacks a value, or does not take this one
         flag = parameter.opts[0]
@@ -106,8 +99,7 @@ def cure_of(error: Any, words: Sequence[str], command: str, group: Any) -> str:
 def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:
     """Return what would be right instead of words that stand for the same, or ""."""
     own_names = {"encodings": "|".join(ENCODINGS), "kinds of positions": "|".join(NAMES)}
-    kinds = own_names | _facts()["kinds"]
-    for kind, pattern in kinds.items():
+    for kind, pattern in (own_names | _FACTS["kinds"]).items():
         if words and all(re.fullmatch(pattern, word, re.IGNORECASE) for word in words):
             return _cure(table, kind, command, shlex.quote(words[0]))
     return ""
@@ -120,49 +112,46 @@ def note_on_word(word: str, kind: str) -> None:
         say(f"{word!r} is read as a {kind}: {note}")
 
 
-def _cure_of_option(error: Any, command: str, group: Any) -> str:
+def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -> str:
     """Return the cure of an unknown option, and let the error name options of the same meaning.
 
     An option that embcli has nothing like means none, so that none of similar spelling is named.
     """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
-    own = {*_by_flag(group.commands.get(command, group)), "--help"}
-    meant = _facts()["options"].get(name)
+    near = nearest(option, error.possibilities or ())
     longer = [flag for flag in own if flag.startswith(f"--{name.lower()}")]
-    similar = own.intersection(longer if meant is None else meant)
-    error.possibilities = similar
-
+    meant = _FACTS["options"].get(name, longer)
+    error.possibilities = {*meant}.intersection(own)
     cure = _cure("cures", name, command, name)
-    if cure or similar:
+    if cure or error.possibilities:
         return cure
-    place = _place_of([option, *(meant or ())], group)
-    if not place and meant is None:
-        error.possibilities = {nearest(option, own)} - {""}
+
+    place = _place_of([option, *meant], group)
     if place and not command:
         return 'Options stand after the command: embcli lookup "A text" --dim 3.'
+    if not place and name not in _FACTS["options"]:
+        error.possibilities = near and [near]
     return place
 
 
 def _place_of(flags: Sequence[str], group: Any) -> str:
     """Return which commands have the first of some options that any has, or ""."""
     for flag in flags:
-        others = [name for name, each in group.commands.items() if flag in _by_flag(each)]
+        others = [name for name, each in group.commands.items() if flag in _by_flag(each.params)]
         if others:
-            where = ", ".join(others) if len(others) < 6 else "other commands"
-            return f"{flag} is an option of {where}."
+            return f"{flag} is an option of {', '.join(others)}."
     return ""
 
 
-def _by_flag(command: Any) -> dict[str, Any]:
-    """Return the options of a command as Typer has them, by their flags."""
-    flags = {flag: parameter for parameter in command.params for flag in parameter.opts}
-    return {flag: flags[flag] for flag in flags if not _is_no_option(flag)}
+def _by_flag(parameters: Sequence[Any]) -> dict[str, Any]:
+    """Return options as Typer has them, by each of their flags, and arguments by their names."""
+    return {flag: parameter for parameter in parameters for flag in parameter.opts}
 
 
 def _cure(table: str, word: str, command: str, typed: str = "") -> str:
     """Return what a table has for a word of a command, or ""; without commands a row is for all."""
-    for row in _facts().get(table, ()):
+    for row in _FACTS.get(table, ()):
         if word in row["words"] and command in row.get("commands", [command]):
             return str(row["cure"].format(word=typed, command=command))
     return ""
