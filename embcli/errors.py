@@ -37,7 +37,7 @@ class EmbcliError(Exception):
     dim must be at least 1, not 0
     """
 
-    def __init__(self, message: str | Sentence, hint: str | Sentence = "") -> None:
+    def __init__(self, message: str | Sentence, hint: str = "") -> None:
         super().__init__(shortened(str(message)))
         self.message = message
         self.hint = hint
@@ -92,7 +92,7 @@ class MissingFileError(InputError, FileNotFoundError):
     embcli.errors.MissingFileError: 'nowhere.safetensors' not found as a file, ...
     """
 
-    def __init__(self, message: str, hint: str | Sentence = "", model: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", model: str = "") -> None:
         super().__init__(message, hint)
         self.model = model  # what was given as one, and may not be meant as one
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from embcli.cli.app import COMMANDS, command_line
-from embcli.cli.hints import cure_of_words, refuse_misplaced
+from embcli.cli.hints import cure_of_words, refuse_slips
 from embcli.errors import InputError
 from embcli.formats import ALIASES, CONTENTS, FORMATS, formats_for
 from embcli.positions import KINDS
@@ -146,10 +146,10 @@ def test_an_option_is_no_value_unless_it_is_joined_to_its_own(name):
         if getattr(parameter, "is_flag", True):
             continue
         for flag in parameter.opts:
-            refuse_misplaced([f"{flag}={flag}", "--", flag, flag], PARSED[name].params)
+            refuse_slips([f"{flag}={flag}", "--", flag, flag], PARSED[name].params)
             for option in (flag, f"{flag}=1"):
                 with pytest.raises(InputError, match=f"{flag} takes a value, and {flag} stands"):
-                    refuse_misplaced([flag, option], PARSED[name].params)
+                    refuse_slips([flag, option], PARSED[name].params)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

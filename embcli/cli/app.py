@@ -7,7 +7,6 @@ has no `from __future__ import annotations`.
 
 import inspect
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -35,7 +34,7 @@ from embcli.cli.groups import (
     one_path,
     opened,
 )
-from embcli.cli.hints import cure_of, cure_of_words, refuse_misplaced, refuse_unknown
+from embcli.cli.hints import cure_of, cure_of_words, refuse_slips, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
 from embcli.errors import InputError, MissingFileError, OutputError
@@ -95,8 +94,8 @@ class Group(_Helping, typer.core.TyperGroup):
     """The list of commands."""
 
 
-class OneValueCommand(_Helping, typer.core.TyperCommand):
-    """A command that refuses an option which is given twice; Typer would drop the first value.
+class StrictCommand(_Helping, typer.core.TyperCommand):
+    """A command that refuses slips which Typer would take for something else.
 
     It refuses extra words as well, and leaves them in the context: a hint depends on them.
     """
@@ -106,13 +105,7 @@ class OneValueCommand(_Helping, typer.core.TyperCommand):
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
         if context.resilient_parsing:  # A line that is being completed is not judged.
             return super().parse_args(context, words)
-        refuse_misplaced(words, self.get_params(context))
-        _, _, parameters = self.make_parser(context).parse_args(list(words))
-        for option, count in Counter(parameters).items():
-            takes_value = not getattr(option, "is_flag", True)  # as no argument does
-            if takes_value and count > 1 and not option.multiple:
-                raise InputError(f"{option.opts[0]} is given {count} times; give it once")
-
+        refuse_slips(words, self.get_params(context))
         extra_words = super().parse_args(context, words)
         if extra_words:
             number = counted(len(extra_words), "argument")
@@ -145,7 +138,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
     for name, (each, settings) in COMMANDS.items():
         is_hidden = is_first and settings["rich_help_panel"] == "More"
         if words is None or name == called:
-            app.command(name, cls=OneValueCommand, **settings)(each.for_typer(finish))
+            app.command(name, cls=StrictCommand, **settings)(each.for_typer(finish))
         elif called is None and not is_hidden:
             app.command(name, **settings)(_without_options)
     return typer.main.get_command(app)

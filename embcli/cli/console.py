@@ -47,7 +47,7 @@ def say_error(error: EmbcliError) -> None:
     """Print an error, with flags in the places of its parameters, and its hint."""
     lines = [_with_flags(error.message)]
     if error.hint:
-        lines.append(_with_flags(error.hint))
+        lines.append(error.hint)
     say(*lines)
 
 

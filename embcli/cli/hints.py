@@ -58,21 +58,32 @@ def _is_no_option(word: str) -> bool:
     return word[:1] != "-"
 
 
-def refuse_misplaced(words: Sequence[str], parameters: Sequence[Any]) -> None:
-    """Raise InputError for an option in the place of a value, or with one dash instead of two.
+def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
+    """Raise InputError for an option in the place of a value, with one dash only, or given twice.
 
-    Typer would take the option as the value, and each letter after one dash as an option.
+    Typer would take the option as the value, each letter after one dash as an option, and the last
+    of two values.
     """
     known = _by_flag(parameters)
+    options = []
     for flag, word in pairwise(takewhile("--".__ne__, ["", *words])):
         name = word.partition("=")[0]
         if _is_no_option(name):
             continue
         if f"-{name}" in known:
             raise InputError(f"No such option: {name}", f"Write -{name}, with two dashes.")
-        if name in known and not getattr(known.get(flag), "is_flag", True):
+        if name in known and _takes_value(known.get(flag)):
             wrong = f"{flag} takes a value, and {name} stands in its place"
             raise InputError(wrong, "A value that begins with a dash is joined: --title=--dim.")
+        option = known.get(name, known.get(name[:2]))  # -k3 is -k
+        if option in options and _takes_value(option) and not option.multiple:
+            raise InputError(f"{option.opts[0]} is given twice; give it once")
+        options.append(option)
+
+
+def _takes_value(parameter: Any) -> bool:
+    """Return whether a parameter, if there is one, is an option that is no switch."""
+    return not getattr(parameter, "is_flag", True)
 
 
 def cure_of(error: Any, words: Sequence[str], command: str, group: Any) -> str:

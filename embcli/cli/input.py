@@ -44,10 +44,9 @@ def read(
     _refuse_several({"TEXT": text, "--file": file, "--ids": ids})
     if ids == "-":
         ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
-    if ids is not None and lines:
-        return Sequences(ids=lines_of_ids(ids), many=True)
     if ids is not None:
-        return Sequences(ids=(parse_ids(ids),))
+        sequences = lines_of_ids(ids) if lines else (parse_ids(ids),)
+        return Sequences(ids=sequences, many=lines)
 
     if text is not None and text != "-":
         content = _typed_text(text, example)

@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -78,9 +78,6 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
         "show_default": shown_default,
         "case_sensitive": False,
     }
-    for number in (int, float):
-        if number in (annotation, *get_args(annotation)):
-            settings["parser"] = number
     for further in getattr(annotation, "__metadata__", ()):
         settings |= further
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
 from embcli.errors import InputError, MissingFileError, Notes
-from embcli.names import MADE_FROM_TEXT, Strings
-from embcli.wording import Sentence, nearest
+from embcli.names import Strings
+from embcli.wording import nearest
 
 # The files of a model's folder in order of preference: names, and patterns with a single match.
 WEIGHTS = (
@@ -231,7 +231,7 @@ def snapshot(name: str) -> Path:
     match = _MODEL.fullmatch(name)
     if match is None:
         reason = "not found as a file or a folder, and not a name like org/name or name@main"
-        raise MissingFileError(f"{quoted(name)} {reason}", _other_meaning(name), name)
+        raise MissingFileError(f"{quoted(name)} {reason}", _near_file(name), name)
     model = match["name"]
     cache = cache_folder()
     folders = [cache / f"models--{model.replace('/', '--')}"]
@@ -252,10 +252,10 @@ def snapshot(name: str) -> Path:
 
 def _missing_model_error(model: str, cache: Path) -> InputError:
     suffixes = [Path(pattern).suffix for pattern in (*WEIGHTS, *TOKENIZERS)]
-    other_meaning = _other_meaning(model)
-    if other_meaning or nearest(Path(model).suffix, suffixes):  # a file rather than a model
+    near_file = _near_file(model)
+    if near_file or nearest(Path(model).suffix, suffixes):  # a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
-        return MissingFileError(f"{quoted(model)} {reason}", other_meaning)
+        return MissingFileError(f"{quoted(model)} {reason}", near_file)
     hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"
@@ -268,11 +268,8 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     )
 
 
-def _other_meaning(name: str) -> str | Sentence:
-    """Return what may be meant by the path of no file: an encoding, or a file beside it; or ""."""
-    if name.partition(":")[0] in MADE_FROM_TEXT:
-        hint = "A vocabulary that is made from a text is an encoding: {encoding} {name}"
-        return Sentence(hint, name=name)
+def _near_file(name: str) -> str:
+    """Return a hint at the file in the same folder whose name is nearest, or ""."""
     path = Path(name)
     near = nearest(path.name, [each.name for each in path.parent.glob("*")])
     return near and f"Did you mean {quoted(str(path.with_name(near)))}?"
