@@ -92,7 +92,7 @@ class MissingFileError(InputError, FileNotFoundError):
     embcli.errors.MissingFileError: 'nowhere.safetensors' not found as a file, ...
     """
 
-    def __init__(self, message: str, hint: str = "", model: str = "") -> None:
+    def __init__(self, message: str | Sentence, hint: str = "", model: str = "") -> None:
         super().__init__(message, hint)
         self.model = model  # what was given as one, and may not be meant as one
 

@@ -582,8 +582,8 @@ def diff(
 
     names_of_both = (base, tuned)
     if any(_is_vocabulary(name, tokens) for name in names_of_both):
-        vocabularies = [_vocabulary(name, options, notes) for name in names_of_both]
-        return verb.compare_tokens(*vocabularies, top, notes, words)
+        first, second = [_vocabulary(name, options, notes) for name in names_of_both]
+        return verb.compare_tokens(first, second, top, notes, words)
     models = [opened(options, name, notes) for name in names_of_both]
     return verb.diff(
         *models,

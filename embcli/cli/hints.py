@@ -72,10 +72,11 @@ def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
             continue
         if f"-{name}" in known:
             raise InputError(f"No such option: {name}", f"Write -{name}, with two dashes.")
-        if name in known and _takes_value(known.get(flag)):
+        owner: Any = known.get(flag)
+        if name in known and _takes_value(owner):
             wrong = f"{flag} takes a value, and {name} stands in its place"
-            raise InputError(wrong, "A value that begins with a dash is joined: --title=--dim.")
-        option = known.get(name, known.get(name[:2]))  # -k3 is -k
+            raise InputError(wrong, f"If {name} is its value: {owner.opts[0]}={name}")
+        option: Any = known.get(name, known.get(name[:2]))  # -k3 is -k
         if option in options and _takes_value(option) and not option.multiple:
             raise InputError(f"{option.opts[0]} is given twice; give it once")
         options.append(option)
