@@ -107,7 +107,8 @@ for table in HINTS.values():
         CURES += [(cure, name) for name in row.get("commands", [""])]
 
 
-def test_hints_name_options_that_there_are():
+def test_hints_name_options_that_there_are_and_know_each_command():
+    assert HINTS["commands"].keys() >= COMMANDS.keys()
     assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KINDS}
     assert set().union(*HINTS["options"].values()) <= ALL_FLAGS
 
@@ -154,6 +155,11 @@ def test_an_option_is_no_value_unless_it_is_joined_to_its_own(name):
             for option in (flag, f"{flag}=1"):
                 with pytest.raises(InputError, match=f"{flag} takes a value, and {flag} stands"):
                     refuse_slips([flag, option], PARSED[name].params)
+
+
+@pytest.mark.parametrize("line", ["text --plus text", "a --minus -king --minus -king -k 2"])
+def test_a_text_is_no_option_though_it_is_like_one(line):
+    refuse_slips(line.split(), PARSED["neighbors"].params)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -68,14 +68,16 @@ def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
     options = []
     for flag, word in pairwise(takewhile("--".__ne__, ["", *words])):
         name = word.partition("=")[0]
+        owner: Any = known.get(flag)
         if _is_no_option(name):
+            continue
+        if _takes_value(owner):
+            if name in known:
+                wrong = f"{flag} takes a value, and {name} stands in its place"
+                raise InputError(wrong, f"If {name} is its value: {owner.opts[0]}={name}")
             continue
         if f"-{name}" in known:
             raise InputError(f"No such option: {name}", f"Write -{name}, with two dashes.")
-        owner: Any = known.get(flag)
-        if name in known and _takes_value(owner):
-            wrong = f"{flag} takes a value, and {name} stands in its place"
-            raise InputError(wrong, f"If {name} is its value: {owner.opts[0]}={name}")
         option: Any = known.get(name, known.get(name[:2]))  # -k3 is -k
         if option in options and _takes_value(option) and not option.multiple:
             raise InputError(f"{option.opts[0]} is given twice; give it once")
