@@ -33,8 +33,9 @@ def refuse_unknown(words: Sequence[str], commands: Iterable[str]) -> None:
     from embcli.verbs.explain import named
 
     first = words[0]
+    lower = first.casefold()
     known = _FACTS["commands"]
-    parts = [first.casefold(), *re.split("[-_]", first.casefold())]
+    parts = [lower, *re.split("[-_]", lower)]
     meant = [known[part] for part in parts if part in known]
     later = [word for word in words[1:2] if word in commands]
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
@@ -44,7 +45,7 @@ def refuse_unknown(words: Sequence[str], commands: Iterable[str]) -> None:
         hint = f"The command comes first: embcli {later[0]} --help"
     elif meant:
         hint = f"Did you mean embcli {meant[0]}? embcli --help"
-    elif first.casefold() in named():
+    elif lower in named():
         hint = f"embcli explain {first} explains the word; embcli --help"
     elif nearest(first, commands):
         return

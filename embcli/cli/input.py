@@ -78,7 +78,7 @@ def _typed_text(text: str, example: str) -> str:
     if os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises errors for some names
         verb = _verb(example)
         say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
-    elif not re.search("[a-z] ", text):  # Several words are meant as a text.
+    else:
         note_on_word(text, "text")
     return content
 
