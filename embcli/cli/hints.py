@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -25,7 +25,7 @@ from embcli.wording import load_facts, nearest
 _FACTS = load_facts("hints.json")
 
 
-def refuse_unknown(words: Sequence[str], commands: Iterable[str]) -> None:
+def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     """Raise InputError for a command line that begins with no command, if there is a hint for it.
 
     Without one, Typer refuses the word and names similar commands.
