@@ -56,8 +56,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    close = get_close_matches(word, words, 1, cutoff=0.65)
-    return "".join(close)
+    return "".join(get_close_matches(word, words, 1, cutoff=0.65))
 
 
 def in_bytes(size: int) -> str:

@@ -142,20 +142,14 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     if cure or error.possibilities:
         return cure
 
-    place = _place_of([option, *meant], group)
-    if place and not command:
-        return 'Options stand after the command: embcli lookup "A text" --dim 3.'
-    if not place and name not in _FACTS["options"]:
-        error.possibilities = near and [near]
-    return place
-
-
-def _place_of(flags: Sequence[str], group: Any) -> str:
-    """Return which commands have the first of some options that any has, or ""."""
-    for flag in flags:
-        others = [name for name, each in group.commands.items() if flag in _by_flag(each.params)]
+    for flag in [option, *meant]:
+        others = [each for each, other in group.commands.items() if flag in _by_flag(other.params)]
+        if others and not command:
+            return 'Options stand after the command: embcli lookup "A text" --dim 3.'
         if others:
             return f"{flag} is an option of {', '.join(others)}."
+    if name not in _FACTS["options"]:
+        error.possibilities = near and [near]
     return ""
 
 
