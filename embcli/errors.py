@@ -17,7 +17,7 @@ from numbers import Real
 from typing import Any, Protocol, TypeVar
 
 from embcli.names import MatrixShape, Strings, Variable
-from embcli.wording import Parameter, Sentence, in_bytes, shortened
+from embcli.wording import Parameter, Sentence, in_bytes, nearest, shortened
 
 Item = TypeVar("Item")
 PATIENCE = 0.5  # seconds that a step may take before a note says what it is
@@ -92,9 +92,9 @@ class MissingFileError(InputError, FileNotFoundError):
     embcli.errors.MissingFileError: 'nowhere.safetensors' not found as a file, ...
     """
 
-
-class UnknownWordError(MissingFileError):
-    """A single word is not the name of a model; it may not be meant as one."""
+    def __init__(self, message: str | Sentence, hint: str = "", model: str = "") -> None:
+        super().__init__(message, hint)
+        self.model = model  # what was given as one, and may not be meant as one
 
 
 class LayerError(EmbcliError, ValueError):
@@ -168,6 +168,7 @@ def whole_number(
     value: Any,
     least: float = -math.inf,
     most: float = math.inf,
+    /,
     error: type[EmbcliError] = RangeError,
 ) -> int:
     """Return an integer of Python or of numpy as Python's.
@@ -212,12 +213,10 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     """
     if name is None or name in names:
         return
-    from difflib import get_close_matches
-
     wrong = "{parameter} {given!r} is not known; choose from {names}"
-    near = get_close_matches(str(name), names, 1)
+    near = nearest(str(name), names)
     if near:
-        wrong += f"; did you mean {near[0]}?"
+        wrong += f"; did you mean {near}?"
     unknown = Sentence(
         wrong,
         parameter=Parameter(parameter),

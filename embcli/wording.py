@@ -48,6 +48,17 @@ def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
     return separator.join(shown_words)
 
 
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return the word that is spelled most like another one, or "" if none is like it.
+
+    >>> nearest("jsn", ["csv", "json"]), nearest("None", ["cosine"])
+    ('json', '')
+    """
+    from difflib import get_close_matches
+
+    return "".join(get_close_matches(word, words, 1, cutoff=0.65))
+
+
 def in_bytes(size: int) -> str:
     """Return a size in words, in decimal units.
 

@@ -154,7 +154,7 @@ def test_word_vectors_have_no_steps(tmp_path):
     path = tmp_path / "words.vec"
     path.write_text("a 1 2\nb 2 3\n")
 
-    with pytest.raises(InputError, match="how it splits a text"):
+    with pytest.raises(InputError, match="whole words"):
         embcli.open(path).merges("a")
 
 

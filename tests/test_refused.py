@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import embcli
 from embcli.cli.app import COMMANDS, command_line
-from embcli.formats import ALIASES, FORMATS, formats_for
+from embcli.cli.hints import cure_of_words, refuse_slips
+from embcli.errors import InputError
+from embcli.formats import ALIASES, CONTENTS, FORMATS, formats_for
 from embcli.positions import KINDS
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
+from embcli.wording import load_facts
 from tests.cases import cases
 from tests.runners import TIMEOUT
 from tests.transcripts import answered, command_lines, document_of, refused
@@ -91,35 +93,46 @@ def test_each_error_says_what_the_snapshot_says_before_any_work(in_process, snap
     assert max(map(len, text.splitlines())) < 500
 
 
-def flags_of(name: str) -> set[str]:
-    """Return the flags of a command."""
-    command = command_line([name]).commands[name]
-    return {flag for parameter in command.params for flag in parameter.opts}
+PARSED = command_line().commands
+FLAGS = {name: set().union(*(each.opts for each in PARSED[name].params)) for name in COMMANDS}
+ALL_FLAGS = set().union(*FLAGS.values(), ("--help", "--version", "--no-draw"))
+HINTS = load_facts("hints.json")
+SUGGESTIONS = [
+    (text, "") for table in load_facts("suggestions.json").values() for text in table.values()
+]
+CURES = [(f"embcli {line}", "") for line in dict.fromkeys(HINTS["commands"].values())]
+for table in HINTS.values():
+    for row in table if isinstance(table, list) else ():
+        cure = row["cure"].replace(" {word}", f" {row['words'][0]}")
+        CURES += [(cure, name) for name in row.get("commands", [""])]
 
 
-FLAGS = {name: flags_of(name) for name in COMMANDS}
-ALL_FLAGS = set().union(*FLAGS.values())
-HINTS = json.loads((Path(embcli.__file__).parent / "data" / "hints.json").read_text())
-
-
-def test_hints_name_options_and_commands_that_there_are():
-    flags = ALL_FLAGS | {"--version", "--help"}
-    named = {flag for meant in HINTS["options"].values() for flag in meant}
+def test_hints_name_options_that_there_are_and_know_each_command():
+    assert HINTS["commands"].keys() >= COMMANDS.keys()
     assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KINDS}
-    for meant in HINTS["commands"].values():
-        first, *options = meant.split()
-        assert first in COMMANDS or first in flags
-        named |= {word for word in options if word.startswith("-")}
-
-    assert named <= flags
+    assert set().union(*HINTS["options"].values()) <= ALL_FLAGS
 
 
-def test_a_cure_names_options_of_its_commands():
-    for row in HINTS["cures"] + HINTS["extra"] + HINTS["lines"] + HINTS["unknown words"]:
-        named = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", row["cure"]))
-        assert named <= ALL_FLAGS | {"--help"}, row
-        for command in row.get("commands", ()):
-            assert named <= FLAGS[command], row
+@pytest.mark.parametrize(("cure", "command"), CURES + SUGGESTIONS)
+def test_a_cure_names_options_of_its_command_and_lines_that_can_be_parsed(cure, command):
+    cure = cure.replace("{command}", command)
+    assert {*re.findall(r"(?<!\S)--?[a-z][a-z-]*", cure)} <= {"--help"} | FLAGS.get(
+        command, ALL_FLAGS
+    )
+    for line in re.findall(r"embcli ((?:[^:;.]|\.\d)*)", cure):
+        words = [*shlex.split(line), "--help"]  # without which arguments could be missing
+        command_line(words)(words, standalone_mode=False)
+
+
+ABLE = {"text": {name for name in COMMANDS if "text" in FLAGS[name]}}  # commands, by a word
+for form in sorted({*FORMATS} - {"ids"}):
+    ABLE[form] = {each for each in COMMANDS if form in formats_for(CONTENTS.get(each, "text"))}
+
+
+@pytest.mark.parametrize("word", ABLE)
+def test_the_cure_of_a_text_or_a_format_is_that_of_all_commands_that_take_it(word):
+    row = next(row for row in HINTS["cures"] if word in row["words"])
+    assert {*row["commands"]} == ABLE[word]
 
 
 def test_an_option_that_a_command_does_not_have_is_cured_once():
@@ -132,13 +145,27 @@ def test_an_option_that_a_command_does_not_have_is_cured_once():
     assert taken == {("tokenize", "ids"), ("batch", "shuffle")}  # without a value, and with one
 
 
-def test_an_option_in_the_place_of_a_value_has_a_hint_for_each_option_that_takes_one():
-    row = next(row for row in HINTS["lines"] if "stands in its place" in row["cure"])
-    for name in COMMANDS:
-        for parameter in command_line([name]).commands[name].params:
-            for flag in parameter.opts:
-                takes_value = flag.startswith("-") and not parameter.is_flag
-                assert bool(re.search(row["line"], f"{flag} -o")) == takes_value, flag
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_is_no_value_unless_it_is_joined_to_its_own(name):
+    for parameter in PARSED[name].params:
+        if getattr(parameter, "is_flag", True):
+            continue
+        for flag in parameter.opts:
+            refuse_slips([f"{flag}={flag}", "--", flag, flag], PARSED[name].params)
+            for option in (flag, f"{flag}=1"):
+                with pytest.raises(InputError, match=f"{flag} takes a value, and {flag} stands"):
+                    refuse_slips([flag, option], PARSED[name].params)
+
+
+@pytest.mark.parametrize("line", ["text --plus text", "a --minus -king --minus -king -k 2"])
+def test_a_text_is_no_option_though_it_is_like_one(line):
+    refuse_slips(line.split(), PARSED["neighbors"].params)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_cure_for_a_word_too_many(name):
+    is_any = any(each.nargs == -1 for each in PARSED[name].params)
+    assert is_any or cure_of_words("extra", ["Hello"], name)
 
 
 def test_help_is_shown_whatever_words_are_beside_it(in_process):
@@ -149,11 +176,6 @@ def test_help_is_shown_whatever_words_are_beside_it(in_process):
 def test_a_token_in_place_of_a_model_has_a_hint_of_its_own(in_process, line, hint):
     *_, last_line = in_process.refused(*line.split()).splitlines()
     assert hint in last_line
-
-
-@pytest.mark.parametrize("named", ["4", "rope"])
-def test_a_number_or_a_kind_is_no_model_to_download(in_process, named):
-    assert "hf download" not in in_process.refused("positions", "learned", named)
 
 
 @pytest.mark.usefixtures("_idle_folder")
@@ -188,15 +210,11 @@ def test_torch_is_not_loaded_for_any_of_these():
 
 @pytest.mark.usefixtures("_idle_folder")
 @pytest.mark.parametrize("verb", ["lookup hi", "weights"])
-@pytest.mark.parametrize(
-    "place",
-    ["-o none/out.npy"],
-)
-def test_a_place_is_refused_before_a_text_or_a_shape_is_read(in_process, monkeypatch, verb, place):
+def test_a_place_is_refused_before_a_text_or_a_shape_is_read(in_process, monkeypatch, verb):
     monkeypatch.setattr(SeededSource, "shape", work)
     monkeypatch.setattr("embcli.cli.groups.read", work)
 
-    in_process.refused(*verb.split(), *place.split())
+    in_process.refused(*verb.split(), "-o", "none/out.npy")
 
 
 TOY = ("--vocab", "100", "--dim", "3")

@@ -7,8 +7,8 @@ has no `from __future__ import annotations`.
 
 import inspect
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -34,10 +34,10 @@ from embcli.cli.groups import (
     one_path,
     opened,
 )
-from embcli.cli.hints import cure_of, cure_of_line, refuse_unknown
+from embcli.cli.hints import cure_of, cure_of_words, refuse_slips, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
-from embcli.errors import EmbcliError, InputError, OutputError, UnknownWordError
+from embcli.errors import InputError, MissingFileError, OutputError
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS
 from embcli.wording import counted
@@ -94,8 +94,8 @@ class Group(_Helping, typer.core.TyperGroup):
     """The list of commands."""
 
 
-class OneValueCommand(_Helping, typer.core.TyperCommand):
-    """A command that refuses an option which is given twice; Typer would drop the first value.
+class StrictCommand(_Helping, typer.core.TyperCommand):
+    """A command that refuses slips which Typer would take for something else.
 
     It refuses extra words as well, and leaves them in the context: a hint depends on them.
     """
@@ -105,14 +105,7 @@ class OneValueCommand(_Helping, typer.core.TyperCommand):
     def parse_args(self, context: Any, words: list[str]) -> list[str]:
         if context.resilient_parsing:  # A line that is being completed is not judged.
             return super().parse_args(context, words)
-        _, _, parameters = self.make_parser(context).parse_args(list(words))
-        for parameter, count in Counter(parameters).items():
-            if not isinstance(parameter, typer.core.TyperOption):
-                continue
-            takes_one_value = not parameter.is_flag and not parameter.multiple
-            if takes_one_value and count > 1:
-                raise InputError(f"{parameter.opts[0]} is given {count} times; give it once")
-
+        refuse_slips(words, self.get_params(context))
         extra_words = super().parse_args(context, words)
         if extra_words:
             number = counted(len(extra_words), "argument")
@@ -145,7 +138,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
     for name, (each, settings) in COMMANDS.items():
         is_hidden = is_first and settings["rich_help_panel"] == "More"
         if words is None or name == called:
-            app.command(name, cls=OneValueCommand, **settings)(each.for_typer(finish))
+            app.command(name, cls=StrictCommand, **settings)(each.for_typer(finish))
         elif called is None and not is_hidden:
             app.command(name, **settings)(_without_options)
     return typer.main.get_command(app)
@@ -162,23 +155,18 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
     """
     first = words[0] if words else ""
     if words and first not in COMMANDS and not first.startswith("-"):
-        refuse_unknown(words, [*COMMANDS])
+        refuse_unknown(words, COMMANDS)
     try:
         return command_line(words, finish)(words, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as error:
         command = first if first in COMMANDS else ""
-        cure = cure_of(error, command, command_line())
-        cure = cure_of_line(words, "lines") or cure
+        cure = cure_of(error, words, command, command_line())
         message = " ".join(error.format_message().split())
-        message = message.replace("valid int", "whole number, such as 4")
         called = f"{PROGRAM} {command}".rstrip()
         hint = f"{cure} Try '{called} --help' for help."
         raise InputError(message, hint.lstrip()) from None
-    except EmbcliError as error:
-        is_word = isinstance(error, UnknownWordError)
-        if is_word or not error.hint:
-            table = "unknown words" if is_word else "lines"
-            error.hint = cure_of_line(words, table) or error.hint
+    except MissingFileError as error:
+        error.hint = cure_of_words("models", [error.model], first) or error.hint
         raise
 
 
@@ -592,13 +580,13 @@ def diff(
     notes = PrintedNotes()  # are those of both models
     from embcli.verbs import diff as verb
 
-    if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
-        base_tokens = _vocabulary(base, options, notes)
-        tuned_tokens = _vocabulary(tuned, options, notes)
-        return verb.compare_tokens(base_tokens, tuned_tokens, top, notes, words)
+    names_of_both = (base, tuned)
+    if any(_is_vocabulary(name, tokens) for name in names_of_both):
+        first, second = [_vocabulary(name, options, notes) for name in names_of_both]
+        return verb.compare_tokens(first, second, top, notes, words)
+    models = [opened(options, name, notes) for name in names_of_both]
     return verb.diff(
-        opened(options, base, notes),
-        opened(options, tuned, notes),
+        *models,
         layer=layer,
         tokens=tokens,
         atol=atol,
@@ -616,11 +604,11 @@ def _is_vocabulary(name: str, compares_tokens: bool) -> bool:
 
 def _vocabulary(path: str, options: Options, notes: PrintedNotes) -> Any:
     """Return the tokens of a tokenizer's file, or of a model."""
-    from embcli import encodings
+    from embcli.encodings import get
     from embcli.verbs.diff import Vocabulary, vocabulary
 
     if _is_vocabulary(path, compares_tokens=True):
-        return Vocabulary(path, encodings.get(path, notes))
+        return Vocabulary(path, get(path, notes))
     return vocabulary(opened(options, path, notes))
 
 
@@ -675,10 +663,7 @@ def tour(*, asked: TourOptions, output: str | None = None) -> Any:
     if asked.path is not None:
         opened({}, asked.path)  # refuses it before any step is shown
 
-    def result_of(words: list[str]) -> object:
-        return run(words, Command.result)
-
-    return guide(asked, result_of, is_file=output not in (None, "-"))
+    return guide(asked, partial(run, finish=Command.result), is_file=output not in (None, "-"))
 
 
 @command("Text and vectors", view=PAGE)

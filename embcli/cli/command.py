@@ -16,7 +16,6 @@ from embcli.cli.console import say
 from embcli.cli.options import ShownIn, as_flag, flag_of
 from embcli.errors import OutputError, variable
 from embcli.formats import ALIASES, FORMATS, SUFFIXES, FormatName, content_of, or_list
-from embcli.names import MATRICES, OUTPUTS
 
 if TYPE_CHECKING:
     from embcli.cli.output import ResultWriter
@@ -102,20 +101,15 @@ class Command:
         refuse_replacing(path, _read_by_name(options))
         content = content_of(self.verb, options)
         if content == "text":
-            output = ResultWriter(path=path)
-        else:
-            style = PageStyle(**_style_options(options))
-            default = variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES))
-            format = chosen_format(content, options.get("format"), name, default)
-            _refuse_options(format, options, path, self.flags)
-            shown = options.get("show") or ()
-            matrices = tuple(name for name in shown if name in (*MATRICES, *OUTPUTS, "all"))
-            refuse_many(matrices, format)
-            known = frozenset(flag.name for flag in self.flags)
-            output = ResultWriter(format, path, options.get("color", "auto"), style, known)
-            if path is not None and SUFFIXES.get(path.suffix.lower(), format) != format:
-                say(f"{name} is written as {format}, which --format names")
-        return output
+            return ResultWriter(path=path)
+        style = PageStyle(**_style_options(options))
+        default = variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES))
+        format = chosen_format(content, options.get("format"), name, default)
+        _refuse_options(format, options, path, self.flags)
+        refuse_many(options.get("show"), format)
+        if path is not None and SUFFIXES.get(path.suffix.lower(), format) != format:
+            say(f"{name} is written as {format}, which --format names")
+        return ResultWriter(format, path, options.get("color", "auto"), style, tuple(options))
 
 
 def _is_group(annotation: Any) -> bool:
@@ -129,7 +123,7 @@ def _refuse_options(
     for flag in flags:
         if not groups.is_given(options[flag.name]):
             continue
-        for mark in getattr(flag.annotation, "__metadata__", ()):
+        for mark in flag.annotation.__metadata__:
             if isinstance(mark, ShownIn) and format not in mark.formats:
                 needed = f"it needs --format {or_list(mark.formats)}"
                 if format == "table" and path is None:

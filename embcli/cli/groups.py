@@ -17,7 +17,7 @@ from embcli.cli import options as o
 from embcli.cli.console import PrintedNotes
 from embcli.cli.input import read
 from embcli.cli.options import as_flag, some_of
-from embcli.errors import InputError, Notes
+from embcli.errors import InputError, MissingFileError, Notes
 from embcli.formats import FORMATS
 from embcli.names import Strings
 from embcli.positions import KINDS, kind_named
@@ -250,5 +250,5 @@ def one_path(argument: str | None, option: str | None) -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
         wrong = f"{argument!r} and --from name the same thing, the model; give one of them"
-        raise InputError(wrong)
+        raise MissingFileError(wrong, "", argument)
     return argument if option is None else option

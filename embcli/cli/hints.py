@@ -2,7 +2,7 @@
 
 `app` asks for them when the list of commands, a command's arguments or Typer refuse a word. The
 words of the field, with the options and commands that embcli has for them, and the cures are in
-`data/hints.json`; formats and encodings are where embcli itself has them.
+`data/hints.json`; encodings and kinds of positions are where embcli itself has them.
 """
 
 from __future__ import annotations
@@ -10,140 +10,157 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Collection, Sequence
+from itertools import pairwise, takewhile
 from typing import Any
 
 from embcli.cli.console import say
 from embcli.errors import InputError
-from embcli.formats import CONTENTS, formats_for
 from embcli.names import ENCODINGS
-from embcli.wording import load_facts
+from embcli.positions import NAMES
+from embcli.wording import load_facts, nearest
+
+# Words of the field with the options and commands that do it, and tables of cures: a row has the
+# cure of some words, or of `kinds` of words, for some commands or for all.
+_FACTS = load_facts("hints.json")
 
 
-@cache
-def _facts() -> Any:
-    """Return words of the field with the options and commands that do it, and cures of errors.
-
-    In `lines`, in `texts` for one without a command, and in `unknown words` for a word that names
-    no model, a regular expression finds a slip in the line after `embcli`, quoted as for a shell.
-    """
-    return load_facts("hints.json")
-
-
-def refuse_unknown(words: Sequence[str], commands: Sequence[str]) -> None:
+def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     """Raise InputError for a command line that begins with no command, if there is a hint for it.
 
     Without one, Typer refuses the word and names similar commands.
     """
-    from difflib import get_close_matches
-
     from embcli.verbs.explain import named
 
     first = words[0]
-    quoted = shlex.quote(first[:60])
-    known = _facts()["commands"]
-    parts = [first.casefold(), *re.split("[-_]", first.casefold())]
-    meant = next((known[part] for part in parts if part in known), None)
-    if first == "help" and words[-1] in commands:
-        meant = f"{words[-1]} --help"
-
+    lower = first.casefold()
+    known = _FACTS["commands"]
+    parts = [lower, *re.split("[-_]", lower)]
+    meant = [known[part] for part in parts if part in known]
+    later = [word for word in words[1:2] if word in commands]
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
+        quoted = shlex.quote(first[:60])
         hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
+    elif later:
+        hint = f"The command comes first: embcli {later[0]} --help"
     elif meant:
-        hint = f"Did you mean embcli {meant}? embcli --help"
-    elif first.casefold() in named():
+        hint = f"Did you mean embcli {meant[0]}? embcli --help"
+    elif lower in named():
         hint = f"embcli explain {first} explains the word; embcli --help"
-    elif get_close_matches(first, commands):
+    elif nearest(first, commands):
         return
     else:
-        hint = cure_of_line(words, "texts")
+        text = " ".join(takewhile(_is_no_option, words))
+        hint = f"For a text: embcli tokenize {shlex.quote(text)}; embcli --help"
     raise InputError(f"{first!r} is not a command", hint)
 
 
-def cure_of(error: Any, command: str, group: Any) -> str:
+def _is_no_option(word: str) -> bool:
+    return word[:1] != "-"
+
+
+def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
+    """Raise InputError for an option in the place of a value, with one dash only, or given twice.
+
+    Typer would take the option as the value, each letter after one dash as an option, and the last
+    of two values.
+    """
+    known = _by_flag(parameters)
+    options = []
+    for flag, word in pairwise(takewhile("--".__ne__, ["", *words])):
+        name = word.partition("=")[0]
+        owner: Any = known.get(flag)
+        if _is_no_option(name):
+            continue
+        if _takes_value(owner):
+            if name in known:
+                wrong = f"{flag} takes a value, and {name} stands in its place"
+                raise InputError(wrong, f"If {name} is its value: {owner.opts[0]}={name}")
+            continue
+        if f"-{name}" in known:
+            raise InputError(f"No such option: {name}", f"Write -{name}, with two dashes.")
+        option: Any = known.get(name, known.get(name[:2]))  # -k3 is -k
+        if option in options and _takes_value(option) and not option.multiple:
+            raise InputError(f"{option.opts[0]} is given twice; give it once")
+        options.append(option)
+
+
+def _takes_value(parameter: Any) -> bool:
+    """Return whether a parameter, if there is one, is an option that is no switch."""
+    return not getattr(parameter, "is_flag", True)
+
+
+def cure_of(error: Any, words: Sequence[str], command: str, group: Any) -> str:
     """Return what would be right instead of what Typer's error is about, or "".
 
     An error about an unknown option will name others. The command is empty for an option before all
     commands, and `group` is Typer's list of commands.
     """
-    if hasattr(error, "option_name"):
-        return _cure_of_option(error, command, group)
-    words = error.ctx.args  # that no argument takes
-    return _cure("extra", _kind_of(words), command) if words else ""
+    own = _by_flag(group.commands.get(command, group).params)
+    if hasattr(error, "possibilities"):
+        return _cure_of_option(error, command, own, group)
+    parameter = getattr(error, "param", own.get(getattr(error, "option_name", "")))
+    if parameter is not None:  # which lacks a value, or does not take this one
+        flag = parameter.opts[0]
+        of_type = _cure("cures", parameter.type.name, command, flag)
+        return _cure("cures", flag.lstrip("-"), command) or of_type
+
+    if not command:
+        return ""
+    too_many = ["--"] if "--" in words else error.ctx.args
+    return cure_of_words("extra", too_many, command)
 
 
-def cure_of_line(words: Sequence[str], table: str) -> str:
-    """Return what would be right instead of a command line that is a slip of a table, or ""."""
-    line = shlex.join(words)
-    for row in _facts()[table]:
-        match = re.search(row["line"], line)
-        if match is not None:
-            return match.expand(row["cure"])
+def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:
+    """Return what would be right instead of words that stand for the same, or ""."""
+    own_names = {"encodings": "|".join(ENCODINGS), "kinds of positions": "|".join(NAMES)}
+    for kind, pattern in (own_names | _FACTS["kinds"]).items():
+        if words and all(re.fullmatch(pattern, word, re.IGNORECASE) for word in words):
+            return _cure(table, kind, command, shlex.quote(words[0]))
     return ""
 
 
 def note_on_word(word: str, kind: str) -> None:
     """Say why a word that is read as a text, or as a file, may not be meant as one."""
-    note = _cure("typed", _kind_of([word]), "") or cure_of_line([word], f"typed {kind}")
+    note = cure_of_words(kind, [word])
     if note:
         say(f"{word!r} is read as a {kind}: {note}")
 
 
-def _kind_of(words: Sequence[str]) -> str:
-    """Return what words are: numbers, values of switches, encodings, or words."""
-    if re.fullmatch(r"[][0-9,]+", "".join(words)):
-        return "numbers"
-    kinds = {"values of switches": _facts()["switches"], "encodings": ENCODINGS}
-    for kind, known in kinds.items():
-        if all(word.lower() in known for word in words):
-            return kind
-    return "words"
-
-
-def _cure_of_option(error: Any, command: str, group: Any) -> str:
+def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -> str:
     """Return the cure of an unknown option, and let the error name options of the same meaning.
 
     An option that embcli has nothing like means none, so that none of similar spelling is named.
     """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
-    meant = _facts()["options"].get(name)
-    own = _flags(group.commands.get(command, group))
-    if hasattr(error, "possibilities"):
-        longer = [flag for flag in own if flag.startswith(f"--{name}")]
-        similar = longer or error.possibilities or ()
-        error.possibilities = own.intersection(similar if meant is None else meant)
-
-    cure = _cure("cures", name, command)
-    if not cure and name in formats_for(CONTENTS.get(command, "text")):
-        return f"-o FILE.{name} writes the result as {name}."
-    candidates = [option, *(meant or ())]
-    if cure or not own.isdisjoint(candidates):
+    near = nearest(option, error.possibilities or ())
+    longer = [flag for flag in own if flag.startswith(f"--{name.lower()}")]
+    meant = _FACTS["options"].get(name, longer)
+    error.possibilities = {*meant}.intersection(own)
+    cure = _cure("cures", name, command, name)
+    if cure or error.possibilities:
         return cure
-    place = _place_of(candidates, group)
-    if place:
-        error.possibilities = ()  # similar in spelling only
-    return place
 
-
-def _place_of(flags: Sequence[str], group: Any) -> str:
-    """Return which commands have the first of some options that any has, or ""."""
-    for flag in flags:
-        others = [each for each in group.commands if flag in _flags(group.commands[each])]
+    for flag in [option, *meant]:
+        others = [each for each, other in group.commands.items() if flag in _by_flag(other.params)]
+        if others and not command:
+            return 'Options stand after the command: embcli lookup "A text" --dim 3.'
         if others:
-            where = ", ".join(others) if len(others) < 6 else "other commands"
-            return f"{flag} is an option of {where}."
+            return f"{flag} is an option of {', '.join(others)}."
+    if name not in _FACTS["options"]:
+        error.possibilities = near and [near]
     return ""
 
 
-def _flags(command: Any) -> set[str]:
-    return {flag for parameter in command.params for flag in parameter.opts}
+def _by_flag(parameters: Sequence[Any]) -> dict[str, Any]:
+    """Return options as Typer has them, by each of their flags, and arguments by their names."""
+    return {flag: parameter for parameter in parameters for flag in parameter.opts}
 
 
-def _cure(table: str, word: str, command: str) -> str:
+def _cure(table: str, word: str, command: str, typed: str = "") -> str:
     """Return what a table has for a word of a command, or ""; without commands a row is for all."""
-    for row in _facts()[table]:
+    for row in _FACTS.get(table, ()):
         if word in row["words"] and command in row.get("commands", [command]):
-            return str(row["cure"].format(word=word, command=command))
+            return str(row["cure"].format(word=typed, command=command))
     return ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
+from embcli.cli.hints import cure_of_words, note_on_word
 from embcli.errors import InputError
 from embcli.names import LONGEST_TEXT, PROGRAM
 from embcli.wording import in_bytes
@@ -43,10 +44,9 @@ def read(
     _refuse_several({"TEXT": text, "--file": file, "--ids": ids})
     if ids == "-":
         ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")
-    if ids is not None and lines:
-        return Sequences(ids=lines_of_ids(ids), many=True)
     if ids is not None:
-        return Sequences(ids=(parse_ids(ids),))
+        sequences = lines_of_ids(ids) if lines else (parse_ids(ids),)
+        return Sequences(ids=sequences, many=lines)
 
     if text is not None and text != "-":
         content = _typed_text(text, example)
@@ -65,7 +65,9 @@ def _refuse_several(inputs: dict[str, object]) -> None:
     """Raise InputError if more than one of these inputs is given; they are named by their flags."""
     names = [name for name, value in inputs.items() if value is not None]
     if len(names) > 1:
-        raise InputError(f"{' and '.join(names)} stand for the same input; give one of them")
+        several = " and ".join(names)
+        hint = cure_of_words(several, [str(inputs[names[0]])])
+        raise InputError(f"{several} stand for the same input; give one of them", hint)
 
 
 def _typed_text(text: str, example: str) -> str:
@@ -76,9 +78,7 @@ def _typed_text(text: str, example: str) -> str:
     if os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises errors for some names
         verb = _verb(example)
         say(f"{text!r} is read as a text; for the file: {verb} --file {shlex.quote(text)}")
-    elif not re.search("[a-z] ", text):  # Several words are meant as a text.
-        from embcli.cli.hints import note_on_word
-
+    else:
         note_on_word(text, "text")
     return content
 
@@ -87,21 +87,17 @@ def sources(files: Sequence[str] | None, text: str | None) -> list[CountInput]:
     """Return what is counted: a text, or files; by default, and for -, standard input."""
     from embcli.verbs.count import CountInput
 
-    if files:
-        from embcli.cli.hints import note_on_word
-
-        for name in files:
-            note_on_word(name, "file")
     _refuse_several({"FILE": files, "--text": text})
     if text is not None:
         return [CountInput.of_text(text)]
     found = []
     for name in files or ["-"]:
-        if name != "-":
+        if name == "-":
+            _refuse_terminal("FILE", "embcli count book.txt")
+            found.append(CountInput(name, lambda: nullcontext(sys.stdin.buffer)))
+        else:
+            note_on_word(name, "file")
             found.append(CountInput.of_file(name))
-            continue
-        _refuse_terminal("FILE", "embcli count book.txt")
-        found.append(CountInput(name, lambda: nullcontext(sys.stdin.buffer)))
     return found
 
 

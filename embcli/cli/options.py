@@ -79,6 +79,7 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
         "help": words["help"].format_map(_FACTS),
         "metavar": " ".join(spelling[len(flags) :]) or None,
         "show_default": shown_default,
+        "case_sensitive": False,
     }
     for further in getattr(annotation, "__metadata__", ()):
         settings |= further

@@ -24,7 +24,7 @@ import numpy as np
 from embcli.binary import Binary, JsonObject, file_error, quoted, read_object
 from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, missing_extra
-from embcli.wording import counted, in_data
+from embcli.wording import Sentence, counted, in_data
 
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
@@ -47,6 +47,7 @@ class Encoding(ABC):
 
     name: str  # the name of the encoding or model, or the path of its file
     splits: bool = True  # whether it can split a text
+    why_no_merges = "{name} does not tell how it splits a text"
     bos_eos: BosEos = ((), ())
     # The IDs of special tokens by role, "bos", as the tokenizer has them, and what says so.
     special_ids: Mapping[str, int] = MappingProxyType({})
@@ -95,7 +96,7 @@ class Encoding(ABC):
 
         Raises InputError for an encoding that does not tell.
         """
-        raise InputError(f"{self.name} does not tell how it splits a text")
+        raise InputError(Sentence(self.why_no_merges, name=self.name))
 
 
 class NamedToken(NamedTuple):
@@ -232,6 +233,7 @@ def _split_at(token: NamedToken, text: str, fragment: _Fragment) -> Iterator[_Fr
 class OwnWords(Encoding):
     """The words that a file has for its rows; a text is split at spaces."""
 
+    why_no_merges = "{name} has no merges, but whole words: leave out {merges} and {draw}"
     word = re.compile(r"\S+")  # what is a word of a text
     unknown_id: int | None = None  # of the token for other words; without it, they are errors
     cure = ""  # what would read them

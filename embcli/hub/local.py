@@ -16,9 +16,9 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeGuard
 
 from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
-from embcli.errors import InputError, MissingFileError, Notes, UnknownWordError
+from embcli.errors import InputError, MissingFileError, Notes
 from embcli.names import Strings
-from embcli.wording import first_of, load_facts
+from embcli.wording import first_of, load_facts, nearest
 
 # The files of a model's folder and of a tokenizer, in order of preference: names, and patterns with
 # a single match. Then the other files that are downloaded beside a tokenizer.
@@ -195,10 +195,8 @@ def snapshot(name: str) -> Path:
     """
     match = _MODEL.fullmatch(name)
     if match is None:
-        raise MissingFileError(
-            f"{quoted(name)} not found as a file or a folder, "
-            "and not a name like org/name or name@main"
-        )
+        reason = "not found as a file or a folder, and not a name like org/name or name@main"
+        raise MissingFileError(f"{quoted(name)} {reason}", _near_file(name), name)
     model = match["name"]
     cache = cache_folder()
     folders = [cache / f"models--{model.replace('/', '--')}"]
@@ -218,27 +216,28 @@ def snapshot(name: str) -> Path:
 
 
 def _missing_model_error(model: str, cache: Path) -> InputError:
-    from difflib import get_close_matches
-
     suffixes = [Path(pattern).suffix for pattern in (*WEIGHTS, *TOKENIZERS)]
-    path = Path(model)
-    if get_close_matches(path.suffix, suffixes):  # it is a file rather than a model
-        beside = get_close_matches(model, map(str, path.parent.glob("*")), 1)
-        return MissingFileError(
-            f"{quoted(model)} not found as a file, "
-            "and the Hugging Face cache has no model of this name",
-            f"Did you mean {quoted(beside[0])}?" if beside else "",
-        )
+    near_file = _near_file(model)
+    if near_file or nearest(Path(model).suffix, suffixes):  # a file rather than a model
+        reason = "not found as a file, and the Hugging Face cache has no model of this name"
+        return MissingFileError(f"{quoted(model)} {reason}", near_file)
     hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"
     over_network = f"read hf://{model} over the network, or " if "/" in model else ""
-    of_its_kind = UnknownWordError if re.fullmatch(r"\w+", model) else MissingFileError
-    return of_its_kind(
+    return MissingFileError(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
         f"{str(cache)!r}",
         f"{hint} {over_network}run hf download {model}",
+        model,
     )
+
+
+def _near_file(name: str) -> str:
+    """Return a hint at the file in the same folder whose name is nearest, or ""."""
+    path = Path(name)
+    near = nearest(path.name, [each.name for each in path.parent.glob("*")])
+    return near and f"Did you mean {quoted(str(path.with_name(near)))}?"
 
 
 def _revision_folder(folder: Path, name: str, revision: str) -> Path:

@@ -20,7 +20,7 @@ JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"
 NO_POSITIONS: Final = "none"
 # Papers have other names for kinds.
-_NAMES = {
+NAMES = {
     "rope": "rotary",
     "absolute": "learned",
     **{kind: kind for kind in (*KINDS, NO_POSITIONS)},
@@ -58,7 +58,7 @@ def kind_named(name: str | None) -> Any:
 
     An unknown name is returned as it is.
     """
-    return name and _NAMES.get(str(name).lower(), name)
+    return name and NAMES.get(str(name).lower(), name)
 
 
 def check_options(kind: PositionKind, **options: object) -> None:
