@@ -536,6 +536,17 @@ def test_different_ids_get_a_remark_and_those_of_an_image_a_finding(ids, level, 
     assert not audit.broken
 
 
+@cases
+def test_generation_stops_at_the_ids_of_the_file_that_transformers_reads(
+    settings, generation, names, texts
+):
+    write_json("config.json", **config(**settings))
+    write_json("tokenizer_config.json", **PLAIN, **names)
+    if generation is not None:
+        write_json("generation_config.json", **generation)
+    assert [each.text for each in audited().findings if each.level == "finding"] == texts
+
+
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
 @cases
 def test_names_of_special_tokens_are_held_against_ids(file, value, remarks):

@@ -33,8 +33,9 @@ _LONGEST = {
 _NO_LENGTH = 10**20  # what transformers takes for no length, at least
 # Tokens that stand for what a model sees or hears: it looks for their IDs in a text.
 _STAND_INS = ("image", "video", "audio")
-# How the names of classes end that write text.
-_WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+# How the names of classes end that write text; the last ones can write sound, too.
+_WRITERS_OF_TEXT = ("ForCausalLM", "LMHeadModel")
+_WRITERS = (*_WRITERS_OF_TEXT, "ForConditionalGeneration")
 
 
 def check_sizes(files: ModelFiles) -> Found:
@@ -204,26 +205,36 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that a model that writes stops at the token by which its tokenizer ends a text.
 
-    generate() of transformers stops at the IDs of generation_config.json or, if there is none, at
-    those of config.json. Models of sentence-transformers do not write.
+    generate() of transformers stops at the IDs of generation_config.json; only without that file,
+    it takes those of config.json. Models of sentence-transformers do not write, and the tokenizer
+    of one that writes sound ends what it reads.
     """
-    named = {special.file: special for special in files.special_ids if special.role == "eos"}
-    stop = named.pop("generation_config.json", None) or named.get("config.json")
-    named.pop("config.json", None)
-    is_embedder = checkpoint.tensors.path.with_name("modules.json").is_file()
-    if stop is None or is_embedder or not _is_writer(checkpoint):
+    folder = checkpoint.tensors.path.parent
+    is_read = checkpoint.tensors.format == "GGUF" or (folder / "modules.json").is_file()
+    if is_read or not _is_writer(checkpoint):
         return
-    for special in named.values():
+    named = {special.file: special for special in files.special_ids if special.role == "eos"}
+    decisive = "generation_config.json"
+    if not (folder / decisive).is_file():
+        decisive = "config.json"
+    stop = named.pop(decisive, SpecialId("eos", decisive, ()))
+    stated = named.pop("config.json", None)
+    others = [*named.values()]
+    if not stop.ids and stated:
+        others = [stated]
+    elif not stop.ids and not _is_writer(checkpoint, _WRITERS_OF_TEXT):
+        return
+    for special in others:
         if set(special.ids).isdisjoint(stop.ids):
             text = f"generation stops at {stop}, and not at {special}"
             yield Finding("finding", "special-ids", 1, text)
 
 
-def _is_writer(checkpoint: Checkpoint) -> bool:
+def _is_writer(checkpoint: Checkpoint, endings: tuple[str, ...] = _WRITERS) -> bool:
     """Return whether the class that config.json names writes text."""
     classes = checkpoint.config.get("architectures")
     names = classes if isinstance(classes, list) else []
-    return any(str(name).endswith(_WRITERS) for name in names)
+    return any(str(name).endswith(endings) for name in names)
 
 
 def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
