@@ -75,12 +75,12 @@ class NamedSpecial(NamedTuple):
 def named_specials(path: Path) -> Iterator[NamedSpecial]:
     """Yield the special tokens, and added ones, that the files beside a tokenizer name.
 
-    The last name of a role is the one that transformers takes. It reads no special_tokens_map.json
-    if tokenizer_config.json lists the added tokens.
+    The last name of a role is the one that transformers takes. It reads only tokenizer_config.json
+    if that lists the added tokens.
     """
-    files = ["tokenizer_config.json", "special_tokens_map.json"]
+    files = ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
     if "added_tokens_decoder" in sibling_json(path, files[0]):
-        del files[1]
+        del files[1:]
     for file in files:
         for key, value in sibling_json(path, file).items():
             role = key.removesuffix("_token") if key.endswith("_token") else ""
@@ -90,8 +90,8 @@ def named_specials(path: Path) -> Iterator[NamedSpecial]:
             elif key == "added_tokens_decoder" and isinstance(value, dict):
                 for name in _contents([*value.values()]):
                     yield NamedSpecial("", name)
-    for name in sibling_json(path, "added_tokens.json"):
-        yield NamedSpecial("", name)
+            elif file == "added_tokens.json":
+                yield NamedSpecial("", key)
 
 
 def added_ids(path: Path) -> dict[str, int]:
