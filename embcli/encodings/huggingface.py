@@ -112,20 +112,28 @@ class HuggingFaceEncoding(Encoding):
         if self._asked is not None:
             return self._asked.special_ids
         found: dict[str, int] = {}
-        for special in named_specials(self.path):
-            token_id = self.tokenizer.token_to_id(special.name)
-            if special.role and token_id is not None:
-                found.setdefault(special.role, token_id)
+        for role, name in named_specials(self.path):
+            token_id = self.tokenizer.token_to_id(name)
+            if role and token_id is not None:
+                found[role] = token_id
         return found
 
     @cached_property
     def vocabulary_size(self) -> int:
-        ids = self.tokenizer.get_vocab(with_added_tokens=True).values()
+        ids = self.tokenizer.get_vocab().values()
         return max(ids, default=-1) + 1
 
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
-        """Yield in words what is missing, wrong IDs around a text, and two tokens with one ID."""
+        """Yield in words what is missing or lost, wrong IDs, and a name or an ID that is double."""
+        names_of_roles: dict[str, str] = {}
+        for role, name in named_specials(self.path):
+            other = names_of_roles.setdefault(role, name)
+            if role and other != name:
+                yield (
+                    f"special_tokens_map.json names {name!r} as {role}, "
+                    f"tokenizer_config.json {other!r}: transformers takes the first"
+                )
         if self.rules["type"] == "BPE":
             yield from self._faults_of_pairs()
             yield from self._faults_of_bytes()
@@ -138,8 +146,9 @@ class HuggingFaceEncoding(Encoding):
         except InputError as error:
             if self.rules["type"] != "WordLevel":  # Its words can be all that a text has.
                 yield str(error)
+        yield from self._faults_of_letters()
 
-        vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        vocabulary = self.tokenizer.get_vocab()
         around = self.tokenizer.encode("")
         for name, token_id in zip(around.tokens, around.ids, strict=True):
             own_id = vocabulary.get(name, token_id)
@@ -152,6 +161,18 @@ class HuggingFaceEncoding(Encoding):
             if first != name:
                 yield f"{self.path.name} gives {first!r} and {name!r} one ID, {token_id}"
                 return
+
+    def _faults_of_letters(self) -> Iterator[str]:
+        """Yield in words that the normalizer changes many tokens, so that no text has them."""
+        normalizer = self.tokenizer.normalizer
+        ids = range(1000, self.vocabulary_size, 10)  # after those of special tokens
+        texts = self.tokenizer.decode_batch([[token_id] for token_id in ids if normalizer])
+        lost = [repr(text) for text in texts if {*text} - {*normalizer.normalize_str(text), " "}]
+        if 10 * len(lost) > len(texts):  # A healthy tokenizer leaves nearly all as they are.
+            yield (
+                f"the normalizer of {self.path.name} changes {len(lost):,} of {len(texts):,} "
+                f"tokens that were tried, so no text has them: {first_of(lost, 3)}"
+            )
 
     def _faults_of_pairs(self) -> Iterator[str]:
         """Yield in words the merges that are missing, and whether tokens of bytes are not used."""

@@ -72,8 +72,15 @@ class NamedSpecial(NamedTuple):
 
 
 def named_specials(path: Path) -> Iterator[NamedSpecial]:
-    """Yield the special tokens, and added ones, that the files beside a tokenizer name."""
-    for file in ("tokenizer_config.json", "special_tokens_map.json"):
+    """Yield the special tokens, and added ones, that the files beside a tokenizer name.
+
+    The last name of a role is the one that transformers takes. It reads only tokenizer_config.json
+    if that lists the added tokens.
+    """
+    files = ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+    if "added_tokens_decoder" in sibling_json(path, files[0]):
+        del files[1:]
+    for file in files:
         for key, value in sibling_json(path, file).items():
             role = key.removesuffix("_token") if key.endswith("_token") else ""
             if role or key.endswith("_special_tokens"):
@@ -82,8 +89,8 @@ def named_specials(path: Path) -> Iterator[NamedSpecial]:
             elif key == "added_tokens_decoder" and isinstance(value, dict):
                 for name in _contents([*value.values()]):
                     yield NamedSpecial("", name)
-    for name in sibling_json(path, "added_tokens.json"):
-        yield NamedSpecial("", name)
+            elif file == "added_tokens.json":
+                yield NamedSpecial("", key)
 
 
 def added_ids(path: Path) -> dict[str, int]:

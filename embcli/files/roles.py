@@ -307,7 +307,7 @@ def _adapter_in_words(names: Iterable[str]) -> str:
     """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
     listed = "\n".join(names)
     base_layers = ""
-    if ".base_layer." in listed:
+    if ".base_layer." in listed and not listed.startswith("base_model.model."):
         base_layers = "it has base layers of PEFT, whose adapter was not merged"
     if not re.search(r"\b(?:lora|trainable_tokens)_", listed):
         return base_layers

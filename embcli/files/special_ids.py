@@ -30,13 +30,13 @@ class SpecialId(NamedTuple):
 
     role: str  # "bos"
     file: str  # "config.json"; what describes the tokenizer
-    ids: tuple[int, ...]
+    ids: tuple[int, ...]  # none if a file that decides names no such token
 
     def document(self) -> Document:
         return self._asdict() | {"ids": list(self.ids)}
 
     def __str__(self) -> str:
-        ids = ", ".join(map(str, self.ids))
+        ids = ", ".join(map(str, self.ids)) or "(none)"
         return f"{self.role} {ids} of {self.file}"
 
 

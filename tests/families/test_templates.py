@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from jinja2 import TemplateSyntaxError
+from jinja2 import Environment, TemplateSyntaxError
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
+from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from embcli.verbs.audit.template import _parse
 
@@ -39,3 +40,8 @@ def test_what_transformers_cannot_parse_has_an_error(template):
             _parse(template)
     else:
         _parse(template)
+
+
+def test_the_filters_of_templates_are_those_of_jinja():
+    filters = _compile_jinja_template("").environment.filters
+    assert filters.keys() == Environment().filters.keys()

@@ -28,10 +28,9 @@ _OF_TOKENS = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "
 def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Say which file is read if the folder has other weights."""
     tensors = checkpoint.tensors
-    folder = tensors.path.parent
     if tensors.binary.is_remote or tensors.format not in ("safetensors", "PyTorch"):
         return
-    found = {path.name for path in folder.iterdir() if _WEIGHTS.fullmatch(path.name)}
+    found = {path.name for path in tensors.path.parent.iterdir() if _WEIGHTS.fullmatch(path.name)}
     others = sorted(found - {Path(name).name for name in tensors.files})
     if others:
         text = f"{tensors.path.name} is read; other weights beside it: {first_of(others, 3)}"

@@ -170,9 +170,10 @@ def _wrong_size(head: Tensor, files: ModelFiles) -> Found:
     rows = head.shape[0]
     needed = {"tokens": files.tokens, "the configured vocab_size": files.vocab_size}
     for what, size in needed.items():
-        if size is not None and rows < size:
+        missing = (size or 0) - rows
+        if missing > 0:
             text = f"the output head has {counted(rows, 'row')}; {what}: {size:,}"
-            yield Finding("alarm", "head", size - rows, text)
+            yield Finding("alarm", "head", missing, text)
             return
     if rows != files.rows:
         text = f"the token matrix has {files.rows:,} rows, the output head {rows:,}"
@@ -204,19 +205,28 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that a model that writes stops at the token by which its tokenizer ends a text.
 
-    generate() of transformers stops at the IDs of generation_config.json or, if there is none, at
-    those of config.json. Models of sentence-transformers do not write.
+    generate() of transformers stops at the IDs of generation_config.json; only without that file,
+    it takes those of config.json. Models of sentence-transformers do not write, and llama.cpp reads
+    neither file.
     """
-    named = {special.file: special for special in files.special_ids if special.role == "eos"}
-    stop = named.pop("generation_config.json", None) or named.get("config.json")
-    named.pop("config.json", None)
-    is_embedder = checkpoint.tensors.path.with_name("modules.json").is_file()
-    if stop is None or is_embedder or not _is_writer(checkpoint):
+    folder = checkpoint.tensors.path.parent
+    is_embedder = (folder / "modules.json").is_file()
+    if is_embedder or checkpoint.tensors.format == "GGUF" or not _is_writer(checkpoint):
         return
+    decisive = "generation_config.json"
+    if not (folder / decisive).is_file():
+        decisive = "config.json"
+    named = {special.file: special for special in files.special_ids if special.role == "eos"}
+    if not named:
+        yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
+    stop = named.get(decisive, SpecialId("eos", decisive, ()))
+    if stop.ids:
+        named.pop("config.json", None)
     for special in named.values():
         if set(special.ids).isdisjoint(stop.ids):
             text = f"generation stops at {stop}, and not at {special}"
             yield Finding("finding", "special-ids", 1, text)
+            return
 
 
 def _is_writer(checkpoint: Checkpoint) -> bool:
@@ -227,14 +237,12 @@ def _is_writer(checkpoint: Checkpoint) -> bool:
 
 
 def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that a model that writes has tokens to begin and to end with, and padding its own."""
-    if _is_writer(checkpoint) and not files.rows_of("eos"):
-        yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
+    """Check that a decoder has a token to begin with, and padding its own."""
     starts = files.rows_of("decoder_start") or files.rows_of("bos")
     if checkpoint.config.get("is_encoder_decoder") and not starts:
         yield _misfit("no file names the decoder_start_token_id, with which each output begins")
     shared = {*files.padding_rows} & {*files.rows_of("unk")}
-    if shared and not shared <= files.unread_rows:
+    if not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
         yield Finding("remark", "special-ids", 1, text)
 
@@ -248,6 +256,8 @@ def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     repeated = [word for word, count in counts.items() if word and count > 1]
     if repeated:
         names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
-        number = counted(len(repeated), "word")
-        text = f"{number} with several rows, of which a text gets the first: {first_of(names, 5)}"
+        text = (
+            f"{counted(len(repeated), 'word')} with several rows, "
+            f"of which a text gets the first: {first_of(names, 5)}"
+        )
         yield Finding("remark", "fit", len(repeated), text)

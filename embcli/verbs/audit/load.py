@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import get_args
 
 from embcli.asked.process import NotAskedError
 from embcli.asked.weights import NUMBER, ModelFacts, facts_of
@@ -30,6 +31,8 @@ _LOADED = (
     "pytorch_model.bin.index.json",
 )
 _FORMATS = ("safetensors", "PyTorch")
+# What can be drawn at random, by the level of its finding.
+_HARMLESS = {"finding": ", a task's head", "remark": ", a pooler"}
 _ADAPTER = "adapter_config.json adds an adapter"
 
 
@@ -37,20 +40,17 @@ def _why_not(checkpoint: Checkpoint) -> str:
     """Return why transformers has no answer about a model's weights; empty if it may have one."""
     tensors = checkpoint.tensors
     layers = checkpoint.config.get("num_hidden_layers")
-    reason = ""
     if checkpoint.roles.token.binary.is_remote:
-        reason = "the weights are remote"
-    elif tensors.path.name not in _LOADED:
-        reason = f"it loads {_LOADED[0]}, and not {in_data(tensors.path.name)}"
-    elif not checkpoint.config:
-        reason = "config.json is missing or empty"
-    elif tensors.path.with_name("adapter_config.json").is_file():
-        reason = _ADAPTER
-    elif isinstance(layers, int) and layers > len(tensors):
-        reason = f"config.json states {layers:,} layers, more than the file has tensors"
-    elif not any(map(NUMBER.search, tensors)):
-        reason = "the file has no layers"
-    return reason
+        return "the weights are remote"
+    if tensors.path.name not in _LOADED:
+        return f"it loads {_LOADED[0]}, and not {in_data(tensors.path.name)}"
+    if not checkpoint.config:
+        return "config.json is missing or empty"
+    if tensors.path.with_name("adapter_config.json").is_file():
+        return _ADAPTER
+    if isinstance(layers, int) and layers > len(tensors):
+        return f"config.json states {layers:,} layers, more than the file has tensors"
+    return "" if any(map(NUMBER.search, tensors)) else "the file has no layers"
 
 
 @dataclass(frozen=True)
@@ -90,27 +90,34 @@ class Loading:
     def findings(self, files: ModelFiles, head_is_copy: bool) -> Found:
         """Yield what is said; `head_is_copy` if all rows of head and token matrix are equal."""
         checkpoint = files.checkpoint
+        facts = self.facts
         if self.not_asked == _ADAPTER:
             yield Finding("finding", "load", 1, f"{_ADAPTER} to these weights: twice, if merged")
         elif self.not_asked:
             yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
         if checkpoint is None:
             return
-        if self.facts is None:
+        if head_is_copy and files.config.get("tie_word_embeddings") is False:
+            yield Finding(
+                "remark",
+                "tied",
+                1,
+                "the output head is a copy of the token matrix, and config.json does not tie them",
+            )
+        if facts is None:
             if self.not_asked:
                 with suppress(InputError):  # check_index says that a file is damaged.
                     yield from check_stated(checkpoint, files, head_is_copy)
-            return
-        if self.facts.failure:
-            level: Level = "alarm" if self.facts.name else "finding"
-            name = self.facts.name or f"transformers {self.facts.transformers}"
-            yield Finding(level, "load", 1, f"{name} {self.facts.failure}")
-            return
-        for fault in self.facts.faults:
-            yield Finding("finding", "load", 1, fault)
-        yield from _of_drawn(self.facts, checkpoint)
-        yield from _of_unexpected(self.facts, checkpoint)
-        yield from _of_ties(self.facts, checkpoint, head_is_copy)
+        elif facts.failure:
+            level: Level = "alarm" if facts.name else "finding"
+            name = facts.name or f"transformers {facts.transformers}"
+            yield Finding(level, "load", 1, f"{name} {facts.failure}")
+        else:
+            for fault in facts.faults:
+                yield Finding("finding", "load", 1, fault)
+            yield from _of_drawn(facts, checkpoint)
+            yield from _of_unexpected(facts, checkpoint)
+            yield from _of_ties(facts, checkpoint, head_is_copy)
 
 
 def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -136,25 +143,20 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield Finding("finding", "load", len(repeated), text)
     unnamed = sorted(counts.keys() - tensors.keys())
     if unnamed:
-        listed = _listed(unnamed)
-        text = f"{tensors.path.name} does not name {listed}; transformers reads whole files"
+        text = (
+            f"{tensors.path.name} does not name {_listed(unnamed)}; transformers reads whole files"
+        )
         yield Finding("remark", "load", len(unnamed), text)
 
 
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the parameters of the class that the files do not have; they are drawn at random."""
-    by_level: dict[Level, list[str]] = {"alarm": [], "finding": [], "remark": []}
-    for name in facts.drawn:
-        by_level[_level_of(name, facts)].append(name)
-    endings = {
-        "alarm": _cause(by_level["alarm"], facts, checkpoint.tensors),
-        "finding": ", a task's head",
-        "remark": ", a pooler",
-    }
-    for level, names in by_level.items():
+    for level in reversed(get_args(Level)):
+        names = [name for name in facts.drawn if _level_of(name, facts) == level]
         if names:
-            text = f"{facts.name} draws {_listed(names)} at random{endings[level]}"
-            yield Finding(level, "load", len(names), text)
+            ending = _HARMLESS.get(level) or _cause(names, facts, checkpoint.tensors)
+            text = f"{facts.name} draws {_listed(names)} at random"
+            yield Finding(level, "load", len(names), text + ending)
 
 
 def _level_of(name: str, facts: ModelFacts) -> Level:
@@ -195,8 +197,7 @@ def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:
         if len(facts.unexpected) == len(tensors):
             names_in_words = "all names"
         return f": {names_in_words} in the file begin with {start!r}"
-    is_index = tensors.path.suffix == ".json"
-    if is_index and not {*tensors}.isdisjoint(names):
+    if tensors.path.suffix == ".json" and {*tensors} & {*names}:
         return f": {tensors.path.name} names what its files lack"
     return ""
 
@@ -221,7 +222,6 @@ def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> F
     A head of its own is right where config.json states one: T5's class ties it all the same.
     """
     untied = "which the class ties, differ in the file: both are loaded, untied"
-    stored = {*checkpoint.tensors}
     token = checkpoint.roles.token
     head = None
     configs = (checkpoint.config, checkpoint.roles.config)  # of the whole, and of its text model
@@ -231,7 +231,7 @@ def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> F
     if head is not None and head.stored_at != token.stored_at and not head_is_copy:
         yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
-        if name == facts.head or not {name, other} <= stored:
+        if name == facts.head or not {name, other} <= {*checkpoint.tensors}:
             continue
         first = checkpoint.tensors[name]
         second = checkpoint.tensors[other]

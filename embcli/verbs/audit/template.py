@@ -24,11 +24,9 @@ _NAME = re.compile(
 
 def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that each name of a special token in the chat templates is one."""
-    names = {*_NAME.findall(" ".join(templates(checkpoint.tensors)))}
-    if not names or files.encoding is None or not files.encoding.added:
-        return
-    names -= {*files.encoding.added.values()}
-    if names:
+    known = files.encoding.added if files.encoding else {}
+    names = {*_NAME.findall(" ".join(templates(checkpoint.tensors)))} - {*known.values()}
+    if known and names:
         level: Level = "finding" if checkpoint.tensors.format == "GGUF" else "remark"
         listed = first_of(sorted(map(quoted, names)), 3)
         text = f"names in the chat template that are no special tokens: {listed}"
@@ -57,10 +55,13 @@ def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
 
 def _parse(template: str) -> None:
-    """Parse a template with the tags that it has in transformers; raises an error of Jinja's."""
-    from jinja2 import Environment
+    """Parse a template with the tags that it has in transformers; raises an error of Jinja's.
+
+    Jinja itself finds an unknown filter or test only where a template is always run.
+    """
+    from jinja2 import Environment, TemplateError
     from jinja2.ext import Extension
-    from jinja2.nodes import Node
+    from jinja2.nodes import Filter, Node, Test
     from jinja2.parser import Parser
 
     class Generation(Extension):
@@ -71,8 +72,12 @@ def _parse(template: str) -> None:
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
     environment = Environment(extensions=[Generation, "jinja2.ext.loopcontrols"])  # noqa: S701
-    if not environment.parse(template.strip()).body:
+    parsed = environment.parse(template.strip())
+    if not parsed.body:
         raise ValueError("it is empty")
+    for used in parsed.find_all((Filter, Test)):
+        if used.name not in {*environment.filters, *environment.tests}:
+            raise TemplateError(f"no filter or test is named {used.name!r}")
 
 
 def templates(tensors: Tensors) -> Iterator[str]:
