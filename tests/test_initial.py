@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from embcli.verbs.audit.distribution import Initial, RowGroups
+from embcli.verbs.audit.distribution import Initial, UsedRows
 from embcli.verbs.audit.outliers import outliers
 
 SIZE = 2000
@@ -20,11 +20,11 @@ INITIALISERS = {
 
 
 def initial_of(matrix: np.ndarray) -> list[Initial]:
-    groups = RowGroups(*matrix.shape)
+    used = UsedRows()
     for start in range(0, len(matrix), 777):
         rows = matrix[start : start + 777].astype(np.float64)
-        groups.add(np.arange(start, start + len(rows)), rows)
-    return [*groups.initial()]
+        used.add(np.arange(start, start + len(rows)), rows)
+    return [*used.initial(len(matrix), matrix.__getitem__)]
 
 
 def drawn(seed: int, name: str, dtype: torch.dtype = torch.float32) -> np.ndarray:

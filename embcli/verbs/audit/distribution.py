@@ -1,13 +1,14 @@
 """Whether rows are as they were initialised: independent numbers around 0, of one distribution.
 
-Training moves the mean of a column away from 0, and values away from a normal or a uniform
-distribution. Both are tested for the whole matrix, and for groups of consecutive rows.
+Training moves the mean of a column away from 0, values away from a normal or a uniform
+distribution, rows towards one another, and their lengths apart. The first two are tested for the
+whole matrix and for runs of rows, the others for windows of a few rows, which tell where a run is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -16,19 +17,36 @@ import numpy as np
 Distribution = Literal["normal", "uniform"]
 _KURTOSIS: dict[Distribution, float] = {"normal": 3.0, "uniform": 1.8}
 _LEAST_VALUES = 1_000  # fewer tell too little
-_LEAST_ROWS = 100  # for the standard errors of columns
-_VALUES_OF_GROUP = 6_000
-_MOST_GROUPS = 64
+_LEAST_ROWS = 100  # of a whole matrix
 _DEVIATIONS = 5  # standard deviations from what is expected
+_MOST_DEVIATIONS = 4  # of a window, as there are many
+_WINDOW = 16  # rows
+_MARGIN = f" (up to {_WINDOW} more or fewer at each end)"
+_WINDOWS_AT_ONCE = 64
+_CHANCE = 1e-3  # of a run of trained rows that look drawn
 
 
-class Moments(NamedTuple):
+class Moments:
     """Mean powers of the values of rows, by column, (D,) float64 each."""
 
-    rows: int
-    mean: np.ndarray
-    squares: np.ndarray
-    fourth_powers: np.ndarray
+    def __init__(self) -> None:
+        self.rows = 0
+        self._sums = np.zeros((3, 1))  # of values, squares, fourth powers; (3, D) with rows
+
+    def add(self, rows: np.ndarray) -> None:
+        """Add rows, (n, D) float64."""
+        squared = np.square(rows)
+        self.rows += len(rows)
+        powers = [rows, squared, np.square(squared)]
+        self._sums = self._sums + np.sum(powers, axis=1)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self._sums[0] / max(self.rows, 1)
+
+    @property
+    def squares(self) -> np.ndarray:
+        return self._sums[1] / max(self.rows, 1)
 
     @property
     def spread(self) -> float:
@@ -41,17 +59,17 @@ class Moments(NamedTuple):
         """The distribution that the values are drawn from; None if they are not drawn.
 
         The squares of the columns' means, each divided by its standard error, have a chi-square
-        distribution of D degrees of freedom then.
+        distribution of D degrees of freedom then, or nearly so if rows are few.
         """
         dim = len(self.mean)
         values = self.rows * dim
         variances = self.squares - np.square(self.mean)
-        if self.rows < _LEAST_ROWS or values < _LEAST_VALUES or not (variances > 0).all():
+        if values < _LEAST_VALUES or not (variances > 0).all():
             return None
-        chi_square = (np.square(self.mean) * self.rows / variances).sum()
+        chi_square = (np.square(self.mean) * (self.rows - 3) / variances).sum()
         if abs(chi_square - dim) > _DEVIATIONS * math.sqrt(2 * dim):
             return None
-        kurtosis = self.fourth_powers.mean() / np.square(self.squares.mean())
+        kurtosis = self._sums[2].sum() / values / np.square(self.squares.mean())
         for name, expected in _KURTOSIS.items():
             if abs(kurtosis - expected) <= _DEVIATIONS * math.sqrt(24 / values):
                 return name
@@ -64,55 +82,95 @@ class Initial(NamedTuple):
     first: int
     stop: int
     distribution: Distribution
+    margin: str = ""  # in words, by how much the ends can be wrong
 
 
-class RowGroups:
-    """Sums over the used rows of a matrix, in groups of consecutive IDs."""
+RowsOf = Callable[[np.ndarray], np.ndarray]  # IDs, (n,) int64 -> rows, (n, D)
 
-    def __init__(self, size: int, dim: int) -> None:
-        most = min(size // _LEAST_ROWS, size * dim // _VALUES_OF_GROUP, _MOST_GROUPS)
-        self._count = max(most, 1)
-        self._starts = np.linspace(0, size, self._count + 1).astype(np.int64)
-        self._rows = np.zeros(self._count, np.int64)
-        self._powers = np.zeros((3, self._count, dim))  # sums of values, squares, fourth powers
+
+@np.errstate(all="ignore")  # Damaged values have no cosines.
+def look_drawn(groups: np.ndarray) -> np.ndarray:
+    """Return which groups of rows, (n, rows, D) float64, look drawn, (n,) bool.
+
+    The cosines of drawn rows have a mean of 0 and a variance of 1 / D, and their squared lengths a
+    variance of at most 2 / D, relative to the square of the mean. Trained rows are more alike, and
+    differ more in length.
+    """
+    _, count, dim = groups.shape
+    pairs = count * (count - 1)
+    lengths = np.square(groups).sum(axis=2, keepdims=True)
+    units = groups / np.sqrt(lengths)
+    cosines = units @ units.transpose(0, 2, 1)
+    relative = lengths / lengths.mean(axis=1, keepdims=True)
+
+    alike = cosines.sum(axis=(1, 2)) - count
+    correlated = np.square(cosines).sum(axis=(1, 2)) - count - pairs / dim
+    unequal = np.square(relative - 1).sum(axis=(1, 2)) - 2 * (count - 1) / dim
+    are_drawn = alike <= _MOST_DEVIATIONS * math.sqrt(2 * pairs / dim)
+    are_drawn &= correlated <= _MOST_DEVIATIONS * math.sqrt(4 * pairs) / dim
+    are_drawn &= unequal <= _MOST_DEVIATIONS * math.sqrt(8 * (count - 1)) / dim
+    return are_drawn
+
+
+class UsedRows:
+    """The moments of used rows, and windows of rows next to each other, of which some look drawn."""
+
+    def __init__(self) -> None:
+        self.moments = Moments()
+        self._ids: list[np.ndarray] = []  # (n, 16) each
+        self._are_drawn: list[np.ndarray] = []
+        self._rest: tuple[np.ndarray, ...] = ()  # IDs and rows that do not fill a window
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
         """Add rows in the order of their IDs, (n,) int64 and (n, D) float64."""
-        borders = np.searchsorted(ids, self._starts)
-        self._rows += np.diff(borders)
-        for group in np.flatnonzero(np.diff(borders)):
-            part = rows[borders[group] : borders[group + 1]]
-            squares = np.square(part)
-            self._powers[0, group] += part.sum(axis=0)
-            self._powers[1, group] += squares.sum(axis=0)
-            self._powers[2, group] += np.square(squares).sum(axis=0)
+        self.moments.add(rows)
+        if self._rest:
+            ids = np.concatenate([self._rest[0], ids])
+            rows = np.concatenate([self._rest[1], rows])
+        end = len(ids) - len(ids) % _WINDOW
+        self._rest = (ids[end:], rows[end:].copy())
+        self._ids.append(ids[:end].reshape(-1, _WINDOW))
+        groups = rows[:end].reshape(-1, _WINDOW, rows.shape[1])
+        self._are_drawn.append(look_drawn(groups))
 
-    def moments(self, first: int = 0, stop: int | None = None) -> Moments:
-        """Return the moments of some of the groups, by default of all."""
-        rows = int(self._rows[first:stop].sum())
-        means = self._powers[:, first:stop].sum(axis=1) / max(rows, 1)
-        return Moments(rows, *means)
+    def initial(self, size: int, rows_of: RowsOf) -> Iterator[Initial]:
+        """Yield the rows that are as they were initialised: all, or runs of windows."""
+        of_all = self.moments.distribution
+        if self.moments.rows >= _LEAST_ROWS and of_all is not None:
+            yield Initial(0, size, of_all)
+            return
+        windows = np.concatenate(self._ids)
+        for start, stop in _runs(np.concatenate(self._are_drawn)):
+            run = windows[start:stop]
+            of_run = moments_of(run, rows_of).distribution
+            if of_run is not None:
+                first = int(run[0, 0])
+                yield Initial(first, int(run[-1, -1]) + 1, of_run, _MARGIN)
 
-    def initial(self) -> Iterator[Initial]:
-        """Yield the rows that are as they were initialised: all of them, or at least two groups.
 
-        A group with some other rows is not among them.
-        """
-        runs = [(0, self._count)]
-        if self.moments().distribution is None:
-            runs = [(first, stop) for first, stop in self._runs() if stop - first > 1]
-        for first, stop in runs:
-            distribution = self.moments(first, stop).distribution
-            if distribution is not None:
-                start = int(self._starts[first])
-                end = int(self._starts[stop])
-                yield Initial(start, end, distribution)
+def moments_of(windows: np.ndarray, rows_of: RowsOf) -> Moments:
+    """Return the moments of the rows of windows, (n, 16) int64."""
+    moments = Moments()
+    for start in range(0, len(windows), _WINDOWS_AT_ONCE):
+        ids = windows[start : start + _WINDOWS_AT_ONCE].ravel()
+        moments.add(rows_of(ids).astype(np.float64))
+    return moments
 
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        """Yield the first of consecutive groups of one distribution, and the end of them."""
-        start = 0
-        groups = range(self._count)
-        for _, run in groupby(groups, lambda group: self.moments(group, group + 1).distribution):
-            stop = start + len(list(run))
+
+def _runs(are_drawn: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield the ends of runs of windows that look drawn, (n,) bool, if they are no chance.
+
+    One window between two such is taken for drawn. Of n windows of which a share looks drawn by
+    chance, about n * share**length runs of a length do.
+    """
+    together = are_drawn.copy()
+    together[1:-1] |= are_drawn[:-2] & are_drawn[2:]
+    start = 0
+    for is_drawn, run in groupby(together):
+        stop = start + len(list(run))
+        length = stop - start
+        others = len(together) - length
+        share = (np.count_nonzero(together) - length + 1) / (others + 2)
+        if is_drawn and len(together) * share**length <= _CHANCE:
             yield start, stop
-            start = stop
+        start = stop

@@ -160,7 +160,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         unused=reasons,
         untrained=_untrained(layer, files, added, kinds, scan, alike),
         largest=scan.largest,
-        initial=tuple(scan.others.initial()),
+        initial=tuple(scan.others.initial(size, layer.rows)),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
@@ -205,7 +205,7 @@ def _untrained(
     """
     if files.encoding is None:
         return {}
-    others = scan.others.moments()
+    others = scan.others.moments
     old_rows = np.count_nonzero(np.isfinite(scan.norms) & ~kinds.added)
     mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
     ordinary = np.flatnonzero(~kinds.unused & ~kinds.added & (scan.norms > 0))

@@ -17,7 +17,7 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import Unused
 from embcli.numerics.statistics import dots, norms_of, numbered_blocks, squares
-from embcli.verbs.audit.distribution import RowGroups
+from embcli.verbs.audit.distribution import UsedRows
 from embcli.wording import counted
 
 # RFC 3629, section 3, lists the bytes that are invalid in UTF-8.
@@ -65,7 +65,7 @@ class Scan(NamedTuple):
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
     largest: np.ndarray  # (V,) float64: the largest absolute value of each row
-    others: RowGroups  # the used rows that were not added
+    others: UsedRows  # those that were not added
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, except zero rows
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # that of all rows
@@ -79,7 +79,7 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
     size, dim = layer.shape
     norms = np.empty(size)
     largest = np.empty(size)
-    others = RowGroups(size, dim)
+    others = UsedRows()
     is_constant = np.ones(dim, bool)
     first_row = norms[:0]
     rows_by_digest = defaultdict(list)
@@ -127,7 +127,7 @@ def indicators_of(
     if not scan.unused_sum.any() or not norms.any():
         return to_unused, to_others
 
-    mean = scan.others.moments().mean
+    mean = scan.others.moments.mean
     subtracted: dict[Indicator, np.ndarray] = {
         "cosine_distance": np.zeros_like(mean),
         "centred": mean,

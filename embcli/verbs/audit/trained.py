@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import numpy as np
 
 from embcli.errors import InputError
+from embcli.files.checkpoint import Checkpoint
 from embcli.names import Fault
 from embcli.verbs.audit.added import Trace
+from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import outliers
@@ -48,8 +51,18 @@ def check_untrained(matrix: MatrixAudit) -> Found:
 
 
 def check_initial(matrix: MatrixAudit) -> Found:
-    """Check that the rows of a model with a config.json are not as they were initialised."""
-    checkpoint = matrix.files.checkpoint
+    """Check that the rows of a model are not as they were initialised."""
+    for ids, text in initial_rows(matrix.files.checkpoint, matrix.initial, matrix.in_words):
+        yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
+
+
+def initial_rows(
+    checkpoint: Checkpoint | None, found: Iterable[Initial], matrix: str
+) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield the IDs of rows that are as they were initialised, and what that means, in words.
+
+    A model without a config.json, or a small file, can be drawn as an example.
+    """
     if checkpoint is None or not checkpoint.roles.config:
         return
     values = 0
@@ -57,13 +70,10 @@ def check_initial(matrix: MatrixAudit) -> Found:
         values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
     if values < _LEAST_VALUES:
         return
-    for found in matrix.initial:
-        ids = tuple(range(found.first, found.stop))
-        text = (
-            f"{rows_in_words(ids)} of the {matrix.in_words} look as initialised: "
-            f"{found.distribution} values around 0 in each column"
-        )
-        yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
+    for rows in found:
+        ids = tuple(range(rows.first, rows.stop))
+        text = f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "
+        yield ids, f"{text}{rows.distribution} values around 0 in each column"
 
 
 def check_outliers(matrix: MatrixAudit) -> Found:
