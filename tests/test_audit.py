@@ -433,10 +433,11 @@ def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm():
 
 def test_no_candidates_are_listed_if_half_of_the_tokens_would_be():
     """The unused rows are all shorter, but so different that their threshold is no limit."""
-    unused_norms = np.linspace(0.1, 0.99, RESERVED)
     used_norms = np.linspace(1, 1.1, USED)
+    norms = np.concatenate([used_norms, np.linspace(0.1, 0.99, RESERVED)])
+    used, unused = np.split(np.arange(USED + RESERVED), [USED])
 
-    choice = separation_of({"norm": unused_norms}, {"norm": used_norms})
+    choice = separation_of({"norm": norms}, unused, used)
 
     assert choice.area == 1
     assert choice.threshold is None

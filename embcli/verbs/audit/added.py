@@ -18,14 +18,17 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer
 from embcli.numerics.statistics import norms_of, squares
+from embcli.verbs.audit.distribution import look_drawn
 
-Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces", "ordinary", "unused"]
+Trace = Literal["mean", "noise", "near", "copy", "drawn", "length", "pieces", "ordinary", "unused"]
 # Distances in units of the spread of the other rows. Training moves rows apart by more than the
 # first, and the mean of the others by less than the second, unless all of them are trained long.
 _APART = 1e-3
 _FROM_MEAN = 1e-2
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}  # of a value, relative to it
-_LONGER = 0.2  # by which training makes the squared length of a drawn row larger, at least
+_NOISE = 0.1  # the largest distance from the mean, in the same units, that noise can make
+_LEAST_WITH_NOISE = 3  # rows
+_LEAST_DRAWN = 450  # values of rows as long as drawn ones, below which that can be chance
 _MOST_ADDED = 2000  # tokens whose rows are compared with one another
 
 
@@ -59,6 +62,20 @@ class AddedRows:
     def at(self, mean: np.ndarray) -> np.ndarray:
         """Return which rows are this mean, (D,)."""
         return self._within(np.sqrt(squares(self.rows - mean)), _FROM_MEAN)
+
+    def around(self, mean: np.ndarray) -> np.ndarray:
+        """Return which rows are this mean, (D,), plus numbers that look drawn with one deviation.
+
+        Training moves rows by different lengths, and several in similar directions.
+        """
+        differences = self.rows - mean
+        lengths = norms_of(differences)
+        longest = lengths.min(initial=np.inf) * (1 + 2 * _error_of_length(len(mean)))
+        is_near = self._within(lengths, _NOISE) & (lengths <= longest)
+        noise = differences[is_near]
+        if len(noise) < _LEAST_WITH_NOISE or not look_drawn(noise[None])[0]:
+            is_near[:] = False
+        return is_near
 
     def near_another(self) -> np.ndarray:
         squared = squares(self.rows)
@@ -111,27 +128,26 @@ def untrained(
     found["near"] = added.ids[is_near & ~is_at_mean]
     found["mean"] = added.ids[is_at_mean]
     added.taken(is_near | is_at_mean)
+    found["noise"] = added.taken(added.around(mean))
     found["pieces"] = added.taken(added.mean_of_pieces(names, encoding))
 
     dim = layer.shape[1]
     has_length = _has_length(added.norms, deviation, dim)
     is_ordinary = _has_length(norms, deviation, dim).mean() > 0.01
-    is_told = _are_drawn(added.norms, deviation, dim) and not is_ordinary
-    found["drawn" if is_told else "length"] = added.ids[has_length]
+    trace: Trace = "length"
+    is_told = has_length.all() and added.rows.size >= _LEAST_DRAWN and not is_ordinary
+    if is_told and look_drawn(added.rows[None])[0]:
+        trace = "drawn"
+    found[trace] = added.ids[has_length]
     return found
 
 
 def _has_length(norms: np.ndarray, deviation: float, dim: int) -> np.ndarray:
     """Return which norms a row of normal numbers with this standard deviation can have."""
     length = deviation * math.sqrt(dim)
-    error = 3 / math.sqrt(2 * dim)  # three standard deviations, relative to the length
-    return np.abs(norms / length - 1) <= error
+    return np.abs(norms / length - 1) <= _error_of_length(dim)
 
 
-def _are_drawn(norms: np.ndarray, deviation: float, dim: int) -> bool:
-    """Return whether all rows are as long as drawn ones, and too many values to be so by chance."""
-    if not len(norms) or not _has_length(norms, deviation, dim).all():
-        return False
-    error = 3 * math.sqrt(2 / (len(norms) * dim))  # of the mean square, relative to it
-    mean_square = np.square(norms).mean() / (dim * deviation**2)
-    return error <= _LONGER and abs(mean_square - 1) <= error
+def _error_of_length(dim: int) -> float:
+    """Return three standard deviations of the length of a drawn row, relative to the length."""
+    return 3 / math.sqrt(2 * dim)

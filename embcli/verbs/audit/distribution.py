@@ -88,28 +88,23 @@ class Initial(NamedTuple):
 RowsOf = Callable[[np.ndarray], np.ndarray]  # IDs, (n,) int64 -> rows, (n, D)
 
 
-@np.errstate(all="ignore")  # Damaged values have no cosines.
+@np.errstate(all="ignore")  # Damaged values have no products.
 def look_drawn(groups: np.ndarray) -> np.ndarray:
-    """Return which groups of rows, (n, rows, D) float64, look drawn, (n,) bool.
+    """Return which groups of rows, (m, n, D) float64, look drawn, (m,) bool.
 
-    The cosines of drawn rows have a mean of 0 and a variance of 1 / D, and their squared lengths a
-    variance of at most 2 / D, relative to the square of the mean. Trained rows are more alike, and
-    differ more in length.
+    The products of n drawn rows with one another, divided by the mean of their squared lengths, are
+    nearly those of perpendicular rows: what they differ by has a mean of 0, and a variance of 1 / D
+    for two rows and of at most 2 / D for a row with itself. Trained rows are more alike, and their
+    lengths differ more.
     """
     _, count, dim = groups.shape
-    pairs = count * (count - 1)
-    lengths = np.square(groups).sum(axis=2, keepdims=True)
-    units = groups / np.sqrt(lengths)
-    cosines = units @ units.transpose(0, 2, 1)
-    relative = lengths / lengths.mean(axis=1, keepdims=True)
-
-    alike = cosines.sum(axis=(1, 2)) - count
-    correlated = np.square(cosines).sum(axis=(1, 2)) - count - pairs / dim
-    unequal = np.square(relative - 1).sum(axis=(1, 2)) - 2 * (count - 1) / dim
-    are_drawn = alike <= _MOST_DEVIATIONS * math.sqrt(2 * pairs / dim)
-    are_drawn &= correlated <= _MOST_DEVIATIONS * math.sqrt(4 * pairs) / dim
-    are_drawn &= unequal <= _MOST_DEVIATIONS * math.sqrt(8 * (count - 1)) / dim
-    return are_drawn
+    products = groups @ groups.transpose(0, 2, 1)
+    lengths = np.trace(products, axis1=1, axis2=2) / count
+    differences = products / lengths[:, None, None] - np.eye(count)
+    variances = count * (count + 1) / dim  # all together
+    is_apart = differences.sum(axis=(1, 2)) <= _MOST_DEVIATIONS * math.sqrt(2 * variances)
+    limit = variances + _MOST_DEVIATIONS * math.sqrt(4 * variances / dim)
+    return is_apart & (np.square(differences).sum(axis=(1, 2)) <= limit)
 
 
 class UsedRows:
@@ -119,19 +114,16 @@ class UsedRows:
         self.moments = Moments()
         self._ids: list[np.ndarray] = []  # (n, 16) each
         self._are_drawn: list[np.ndarray] = []
-        self._rest: tuple[np.ndarray, ...] = ()  # IDs and rows that do not fill a window
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Add rows in the order of their IDs, (n,) int64 and (n, D) float64."""
+        """Add rows in the order of their IDs, (n,) int64 and (n, D) float64.
+
+        The last of them are in no window if they do not fill one.
+        """
         self.moments.add(rows)
-        if self._rest:
-            ids = np.concatenate([self._rest[0], ids])
-            rows = np.concatenate([self._rest[1], rows])
         end = len(ids) - len(ids) % _WINDOW
-        self._rest = (ids[end:], rows[end:].copy())
         self._ids.append(ids[:end].reshape(-1, _WINDOW))
-        groups = rows[:end].reshape(-1, _WINDOW, rows.shape[1])
-        self._are_drawn.append(look_drawn(groups))
+        self._are_drawn.append(look_drawn(rows[:end].reshape(-1, _WINDOW, rows.shape[1])))
 
     def initial(self, size: int, rows_of: RowsOf) -> Iterator[Initial]:
         """Yield the rows that are as they were initialised: all, or runs of windows."""
@@ -142,19 +134,13 @@ class UsedRows:
         windows = np.concatenate(self._ids)
         for start, stop in _runs(np.concatenate(self._are_drawn)):
             run = windows[start:stop]
-            of_run = moments_of(run, rows_of).distribution
+            moments = Moments()
+            for part in np.array_split(run, len(run) // _WINDOWS_AT_ONCE + 1):
+                moments.add(rows_of(part.ravel()).astype(np.float64))
+            of_run = moments.distribution
             if of_run is not None:
                 first = int(run[0, 0])
                 yield Initial(first, int(run[-1, -1]) + 1, of_run, _MARGIN)
-
-
-def moments_of(windows: np.ndarray, rows_of: RowsOf) -> Moments:
-    """Return the moments of the rows of windows, (n, 16) int64."""
-    moments = Moments()
-    for start in range(0, len(windows), _WINDOWS_AT_ONCE):
-        ids = windows[start : start + _WINDOWS_AT_ONCE].ravel()
-        moments.add(rows_of(ids).astype(np.float64))
-    return moments
 
 
 def _runs(are_drawn: np.ndarray) -> Iterator[tuple[int, int]]:

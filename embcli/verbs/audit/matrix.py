@@ -73,6 +73,12 @@ class MatrixAudit:
         return "token matrix" if self.name == "token" else "output head"
 
     @property
+    def is_head(self) -> bool:
+        """Whether its rows are those of the output head, too, if it is not the head."""
+        head = self.files.head
+        return self.name == "head" or (head is not None and head.relation not in ("other", "none"))
+
+    @property
     def norms(self) -> np.ndarray:  # (V,) float64
         return self.values["norm"]
 
@@ -132,11 +138,11 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
         known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
-        values, unused_values = indicators_of(layer, np.array(known, np.int64), scan, watch)
-        used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
-        old_values = {indicator: numbers[old] for indicator, numbers in values.items()}
-        separation = separation_of(unused_values, used_values)
-        of_old = separation_of(unused_values, old_values)
+        reference = np.array(known, np.int64)
+        values = indicators_of(layer, reference, scan, watch)
+        has_length = norms[reference] > 0
+        separation = separation_of(values, reference[has_length], used)
+        of_old = separation_of(values, reference[has_length], old)
         compared.append(_Compared(values, separation, of_old))
         if compared[-1].separation.threshold is not None:
             break

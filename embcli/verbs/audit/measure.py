@@ -112,41 +112,31 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
 Distances = dict[Indicator, np.ndarray]  # (V,) or (n,) float64 each
 
 
-def indicators_of(
-    layer: Layer, reference: np.ndarray, scan: Scan, watch: Watch
-) -> tuple[Distances, Distances]:
-    """Return the indicators of all rows, and those of each row of a reference to its others.
+def indicators_of(layer: Layer, reference: np.ndarray, scan: Scan, watch: Watch) -> Distances:
+    """Return the indicators of all rows, which compare them with the mean of some unused ones.
 
-    The reference is some of the unused rows, (n,) int64. A row that is held against a mean that
-    contains it would seem nearer than it is.
+    The reference is their IDs, (n,) int64. A row that was held against a mean that contains it
+    would seem nearer than it is: each of them is held against the mean of the others.
     """
     known = reference[np.isfinite(scan.norms[reference])]
-    norms = scan.norms[known]
-    to_unused: Distances = {"norm": scan.norms}
-    to_others: Distances = {"norm": norms[norms > 0]}
-    if not scan.unused_sum.any() or not norms.any():
-        return to_unused, to_others
+    indicators: Distances = {"norm": scan.norms}
+    if not scan.unused_sum.any() or not scan.norms[known].any():
+        return indicators
 
     mean = scan.others.moments.mean
-    subtracted: dict[Indicator, np.ndarray] = {
-        "cosine_distance": np.zeros_like(mean),
-        "centred": mean,
-    }
-    for name in subtracted:
-        to_unused[name] = np.full(len(scan.norms), np.nan)
-        to_others[name] = np.full(len(known), np.nan)
+    centers: dict[Indicator, np.ndarray] = {"cosine_distance": 0 * mean, "centred": mean}
+    indicators |= {name: np.full(len(scan.norms), np.nan) for name in centers}
     total = layer.rows(known).sum(axis=0, dtype=np.float64)
-    unused_mean = total[None] / len(known)
     for all_ids, block in numbered_blocks(layer, watch):
         ids = all_ids[np.isfinite(scan.norms[all_ids])]
         rows = block[ids - all_ids[0]].astype(np.float64)
-        unused_rows = rows[np.isin(ids, known)]
-        places = np.flatnonzero(np.isin(known, ids))
-        mean_of_others = (total - unused_rows) / max(len(known) - 1, 1)
-        for name, center in subtracted.items():
-            to_unused[name][ids] = _distances(rows, unused_mean, center)
-            to_others[name][places] = _distances(unused_rows, mean_of_others, center)
-    return to_unused, to_others
+        is_known = np.isin(ids, known)
+        mean_of_others = (total - rows[is_known]) / max(len(known) - 1, 1)
+        for name, center in centers.items():
+            distances = _distances(rows, total[None] / len(known), center)
+            distances[is_known] = _distances(rows[is_known], mean_of_others, center)
+            indicators[name][ids] = distances
+    return indicators
 
 
 def _distances(rows: np.ndarray, others: np.ndarray, center: np.ndarray) -> np.ndarray:
@@ -188,13 +178,14 @@ _LEAST_AREA = 0.9  # below it the unused rows do not stand out from others
 _ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "norm")
 
 
-def separation_of(unused_values: Distances, used_values: Distances) -> Separation:
-    """Find the best indicator by the values that unused and used rows have, (n,) each.
+def separation_of(indicators: Distances, unused: np.ndarray, used: np.ndarray) -> Separation:
+    """Find the indicator that separates unused from used rows best, by their IDs, (n,) int64 each.
 
-    The values of an unused row are those to the mean of the other ones. NaN stands for a row that
-    cannot be compared.
+    NaN stands for a row that cannot be compared.
     """
-    known = {name: values[~np.isnan(values)] for name, values in unused_values.items()}
+    known = {}
+    for name, values in indicators.items():
+        known[name] = values[unused][~np.isnan(values[unused])]
     largest = max(len(values) for values in known.values())
     if largest < _LEAST_UNUSED:
         rows = counted(largest, "row")
@@ -204,14 +195,14 @@ def separation_of(unused_values: Distances, used_values: Distances) -> Separatio
     areas = {}
     for name in _ORDER:
         if name in known:
-            areas[name] = area_under_curve(known[name], used_values[name])
+            areas[name] = area_under_curve(known[name], indicators[name][used])
     best = max(areas, key=lambda name: areas[name])
     area = areas[best]
     if area < _LEAST_AREA:
         reason = f"unused rows do not stand out: at best in {area:.2f} of pairs, by {best}"
         return Separation(best, area, None, reason)
     threshold = _threshold(known[best])
-    if np.nanmedian(used_values[best]) <= threshold:
+    if np.nanmedian(indicators[best][used]) <= threshold:
         return Separation(best, area, None, "half of the tokens are like unused rows")
     return Separation(best, area, threshold, "")
 

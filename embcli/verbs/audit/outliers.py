@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_TIMES = 20
+TIMES = 20
 _QUANTILE = 0.999
 
 
@@ -28,7 +28,7 @@ def _far_above(values: np.ndarray) -> np.ndarray:
     order = np.argsort(values)
     ordered = values[order]
     end = len(ordered)
-    while end > 1 and ordered[end - 1] > _TIMES * ordered[int(_QUANTILE * (end - 2))]:
+    while end > 1 and ordered[end - 1] > TIMES * ordered[int(_QUANTILE * (end - 2))]:
         end -= 1
     return order[end:]
 
@@ -37,6 +37,6 @@ def _above_gap(values: np.ndarray) -> np.ndarray:
     """Return the places of at most half of the values, (n,), which are 20 times all others."""
     order = np.argsort(values)
     ordered = values[order]
-    ends = 1 + np.flatnonzero(ordered[1:] > _TIMES * ordered[:-1])
+    ends = 1 + np.flatnonzero(ordered[1:] > TIMES * ordered[:-1])
     end = ends[2 * ends >= len(order)].min(initial=len(order))
     return order[end:]

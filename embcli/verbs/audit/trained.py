@@ -15,7 +15,7 @@ from embcli.verbs.audit.added import Trace
 from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
-from embcli.verbs.audit.outliers import outliers
+from embcli.verbs.audit.outliers import TIMES, outliers
 from embcli.wording import counted
 
 _MOST_TIMES = 1000  # that a drawn value is as large as a typical one, or the other way
@@ -23,6 +23,7 @@ _LEAST_VALUES = 10_000  # of a file, below which its matrices may be drawn as an
 # What the rows of added tokens are, by their trace.
 _TRACES: dict[Trace, str] = {
     "mean": "the mean of all rows",
+    "noise": "the mean of all rows plus small random numbers",
     "near": "nearly equal to one another",
     "copy": "copies of another row",
     "drawn": "as long as rows that a model draws",
@@ -79,17 +80,26 @@ def initial_rows(
 def check_outliers(matrix: MatrixAudit) -> Found:
     """Check that no used row is far longer or shorter than all others, or has far larger values.
 
-    Candidates, and added rows that were not trained, are short for another reason.
+    Added rows that were not trained are short for another reason, and so are candidates that are
+    about as long as unused rows. A head can choose a row after the last token if it is long.
     """
-    others = np.concatenate([[*matrix.unused], matrix.candidates, *matrix.untrained.values()])
-    used = np.setdiff1d(np.flatnonzero(matrix.norms > 0), others)
-    ids = tuple(used[outliers(matrix.norms[used], matrix.largest[used])].tolist())
-    if ids:
-        text = (
-            f"{rows_in_words(ids)} of the {matrix.in_words}: a norm or a largest value "
-            "20 times beyond those of all others"
-        )
-        yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
+    norms = matrix.norms
+    shortest = norms[[*matrix.unused]].min(initial=np.inf)
+    is_alike = norms[matrix.candidates] > shortest / TIMES
+    candidates = matrix.candidates[is_alike]
+    others = np.concatenate([[*matrix.unused], candidates, *matrix.untrained.values()])
+    used = np.setdiff1d(np.flatnonzero(norms > 0), others)
+    found = used[outliers(norms[used], matrix.largest[used])]
+    faults = {"a norm or a largest value 20 times beyond those of all others": found.tolist()}
+    if matrix.is_head and used.size:
+        longest = norms[used].max()
+        long = [row for row in matrix.by_use.get("padding", ()) if norms[row] > TIMES * longest]
+        faults["after the last token, 20 times as long as any of a token: a model can choose them"] = long
+    for fault, rows in faults.items():
+        if rows:
+            text = f"{rows_in_words(rows)} of the {matrix.in_words}: {fault}"
+            ids = tuple(rows)
+            yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
 
 
 def check_scale(matrix: MatrixAudit) -> Found:
