@@ -21,38 +21,37 @@ _LEAST_ROWS = 100  # of a whole matrix
 _DEVIATIONS = 5  # standard deviations from what is expected
 _MOST_DEVIATIONS = 4  # of a window, as there are many
 _WINDOW = 16  # rows
-_MARGIN = f" (up to {_WINDOW} more or fewer at each end)"
+_MARGIN = f" (up to {2 * _WINDOW} more or fewer at each end)"
 _WINDOWS_AT_ONCE = 64
 _CHANCE = 1e-3  # of a run of trained rows that look drawn
 
 
 class Moments:
-    """Mean powers of the values of rows, by column, (D,) float64 each."""
+    """Means of the values of rows, and of their squares, by column, (D,) float64 each."""
 
     def __init__(self) -> None:
         self.rows = 0
-        self._sums = np.zeros((3, 1))  # of values, squares, fourth powers; (3, D) with rows
+        # The sums of values, squares and fourth powers, (3, D); (3, 1) without rows.
+        self._sums = np.zeros((3, 1))
 
     def add(self, rows: np.ndarray) -> None:
         """Add rows, (n, D) float64."""
         squared = np.square(rows)
         self.rows += len(rows)
-        powers = [rows, squared, np.square(squared)]
-        self._sums = self._sums + np.sum(powers, axis=1)
+        self._sums = self._sums + np.sum([rows, squared, np.square(squared)], axis=1)
 
     @property
     def mean(self) -> np.ndarray:
         return self._sums[0] / max(self.rows, 1)
 
     @property
-    def squares(self) -> np.ndarray:
-        return self._sums[1] / max(self.rows, 1)
+    def _variances(self) -> np.ndarray:
+        return self._sums[1] / max(self.rows, 1) - np.square(self.mean)
 
     @property
     def spread(self) -> float:
         """The root of the mean squared distance of a row from the mean."""
-        squared = self.squares.sum() - np.square(self.mean).sum()
-        return math.sqrt(max(squared, 0.0))
+        return math.sqrt(max(self._variances.sum(), 0.0))
 
     @property
     def distribution(self) -> Distribution | None:
@@ -63,13 +62,14 @@ class Moments:
         """
         dim = len(self.mean)
         values = self.rows * dim
-        variances = self.squares - np.square(self.mean)
+        variances = self._variances
         if values < _LEAST_VALUES or not (variances > 0).all():
             return None
         chi_square = (np.square(self.mean) * (self.rows - 3) / variances).sum()
         if abs(chi_square - dim) > _DEVIATIONS * math.sqrt(2 * dim):
             return None
-        kurtosis = self._sums[2].sum() / values / np.square(self.squares.mean())
+        _, squares, fourth_powers = self._sums.sum(axis=1) / values
+        kurtosis = fourth_powers / squares**2
         for name, expected in _KURTOSIS.items():
             if abs(kurtosis - expected) <= _DEVIATIONS * math.sqrt(24 / values):
                 return name

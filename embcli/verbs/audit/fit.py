@@ -68,20 +68,20 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if values is None or values.ndim != 2:
         return
     first = checkpoint.roles.first_position
-    is_used = values[first:].any(axis=1)
-    ids = tuple((np.flatnonzero(~is_used) + first).tolist())
+    rows = values[first:]
+    ids = tuple((np.flatnonzero(~rows.any(axis=1)) + first).tolist())
     if ids:
         text = f"{rows_in_words(ids)} of the position matrix: zero"
         yield Finding("alarm", "positions", len(ids), text, ids=ids)
         return
-    different = len({row.tobytes() for row in values[first:]})
-    repeated = len(values) - first - different
+    different = len(np.unique(rows, axis=0))
+    repeated = len(rows) - different
     if repeated:
         level: Level = "alarm" if different == 1 else "finding"
         text = f"{counted(repeated, 'row')} of the position matrix with the values of another"
         yield Finding(level, "positions", repeated, text)
     used = UsedRows()
-    used.add(np.arange(first, len(values)), values[first:].astype(np.float64))
+    used.add(np.arange(first, len(values)), rows.astype(np.float64))
     initial = used.initial(len(values), values.__getitem__)
     for ids, text in initial_rows(checkpoint, initial, "position matrix"):
         yield Finding("finding", "positions", len(ids), text, ids=ids)

@@ -140,13 +140,12 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
         reference = np.array(known, np.int64)
         values = indicators_of(layer, reference, scan, watch)
-        has_length = norms[reference] > 0
-        separation = separation_of(values, reference[has_length], used)
-        of_old = separation_of(values, reference[has_length], old)
-        compared.append(_Compared(values, separation, of_old))
+        with_length = reference[norms[reference] > 0]
+        compared.append(_Compared(values, with_length, separation_of(values, with_length, used)))
         if compared[-1].separation.threshold is not None:
             break
-    values, separation, of_old = max(compared, key=lambda each: each.separation.area or 0)
+    values, reference, separation = max(compared, key=lambda each: each.separation.area or 0)
+    of_old = separation_of(values, reference, old)
     ranked = used[:0]
     candidates = used[:0]
     if separation.threshold is not None:
@@ -182,8 +181,8 @@ class _Compared(NamedTuple):
     """All rows held against some of the unused ones."""
 
     values: Distances
+    reference: np.ndarray  # (n,) int64: those unused ones that are not zero
     separation: Separation
-    of_old: Separation  # of the used rows that were not added
 
 
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:

@@ -216,10 +216,9 @@ def area_under_curve(lower: np.ndarray, higher: np.ndarray) -> float:
     known = np.sort(higher[~np.isnan(higher)])
     if not len(known) or not len(lower):
         return 0.0
-    below = np.searchsorted(known, lower, side="left")
-    not_above = np.searchsorted(known, lower, side="right")
-    above_share = 1 - (below + not_above) / (2 * len(known))
-    return float(above_share.mean())
+    # Those below, twice, and those that are equal.
+    places = np.searchsorted(known, lower, "left") + np.searchsorted(known, lower, "right")
+    return float(1 - places.mean() / (2 * len(known)))
 
 
 def _threshold(unused_values: np.ndarray) -> float:

@@ -65,11 +65,21 @@ def check_equal(matrix: MatrixAudit) -> Found:
         text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"
         # Without an encoding, the unused rows are not known.
+        encoding = matrix.files.encoding
         others = np.setdiff1d(matrix.repeated, matrix.candidates)
         least = max(_SHARE_EQUAL * len(matrix.measured), _LEAST_EQUAL)
-        if matrix.files.encoding and len(others) >= least:
+        if encoding and (len(others) >= least or _have_run(np.setdiff1d(others, [*encoding.added]))):
             level = "finding"
         yield Finding(level, "equal", count, text, is_in_matrix=True)
+
+
+def _have_run(ids: np.ndarray) -> bool:
+    """Return whether there are ten consecutive ones among IDs in order, (n,) int64.
+
+    Tokens that no text had are not next to each other, except reserved ones, which are added.
+    """
+    steps = _LEAST_EQUAL - 1
+    return bool((ids[steps:] - ids[:-steps] == steps).any())
 
 
 def check_candidates(matrix: MatrixAudit) -> Found:
