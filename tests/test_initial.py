@@ -95,7 +95,7 @@ def slow_outliers(norms: list[float]) -> list[int]:
 
 def test_outliers_are_those_far_beyond_all_others() -> None:
     random = np.random.default_rng(0)
-    for size in (2, 3, 50, 3000):
+    for size in (2, 50, 3000):
         norms = random.uniform(0.5, 2, size)
         norms[random.integers(0, size)] = 1000
         norms[random.integers(0, size)] = 1e-4

@@ -342,5 +342,5 @@ def test_a_quantised_weight_needs_a_scale_that_is_not_zero(tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     texts = [each.text for each in embcli.open(tmp_path).audit().findings if each.level == "alarm"]
     names = "layers.0.gate.qweight, layers.0.up.weight"
-    why = "it is missing or zero, or config.json has no quantization_config"
+    why = "it is missing, zero or 1, or config.json has no quantization_config"
     assert texts == [f"2 quantised weights without a scale: {why}: {names}"]

@@ -108,7 +108,7 @@ def look_drawn(groups: np.ndarray) -> np.ndarray:
 
 
 class UsedRows:
-    """The moments of used rows, and windows of rows next to each other, of which some look drawn."""
+    """The moments of used rows, and which windows of rows next to each other look drawn."""
 
     def __init__(self) -> None:
         self.moments = Moments()

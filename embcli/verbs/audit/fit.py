@@ -24,7 +24,7 @@ from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.distribution import UsedRows
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, rows_in_words
-from embcli.verbs.audit.trained import initial_rows
+from embcli.verbs.audit.trained import as_initialised
 from embcli.wording import counted, first_of
 
 # Where files state the number of tokens to which a text is cut.
@@ -83,8 +83,7 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     used = UsedRows()
     used.add(np.arange(first, len(values)), rows.astype(np.float64))
     initial = used.initial(len(values), values.__getitem__)
-    for ids, text in initial_rows(checkpoint, initial, "position matrix"):
-        yield Finding("finding", "positions", len(ids), text, ids=ids)
+    yield from as_initialised(checkpoint, initial, "position matrix", "positions")
 
 
 def _too_long_texts(checkpoint: Checkpoint) -> Found:

@@ -15,24 +15,18 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import MatrixShape, TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
-from embcli.verbs.audit.added import AddedRows, Trace, untrained
+from embcli.verbs.audit.added import Trace, untrained
 from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.dtypes import other_dtype
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
     Distances,
-    RowKinds,
-    Scan,
     Separation,
     indicators_of,
     scan_rows,
     separation_of,
     unused,
 )
-
-_LEAST_OTHERS = 20  # rows, whose mean says something
-_MOST_READ = 4000  # ordinary rows that are as long as the mean of all
-_DEVIATION = 0.02  # with which most models of transformers draw rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +122,12 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     size, dim = layer.shape
     reasons = unused(files.encoding, size) if files.encoding else {}
     added = _added(files, reasons, size)
-    rows = np.arange(size)
-    kinds = RowKinds(np.isin(rows, [*reasons]), np.isin(rows, [*added]))
-    scan = scan_rows(layer, kinds, watch)
+    is_unused = np.isin(np.arange(size), [*reasons])
+    is_added = np.isin(np.arange(size), [*added])
+    scan = scan_rows(layer, is_unused, is_added, watch)
     norms = scan.norms
-    used = np.flatnonzero(~kinds.unused & (norms > 0))
-    old = used[~kinds.added[used]]
+    used = np.flatnonzero(~is_unused & (norms > 0))
+    old = used[~is_added[used]]
 
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
@@ -163,14 +157,14 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         other_dtype=other_dtype(layer),
         values=values,
         unused=reasons,
-        untrained=_untrained(layer, files, added, kinds, scan, alike),
+        untrained=untrained(layer, files, added, old, scan, alike),
         largest=scan.largest,
         initial=tuple(scan.others.initial(size, layer.rows)),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         constant=scan.constant,
         equal=scan.equal,
         digest=scan.digest,
-        measured=np.flatnonzero(~kinds.unused & np.isfinite(norms)),
+        measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
         ranked=ranked,
         candidates=candidates,
@@ -194,37 +188,3 @@ def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int
     last_old = np.setdiff1d(np.arange(size), [*added, *reasons]).max(initial=-1)
     without_use = {*reasons, *files.padding_rows}
     return {row: added[row] for row in added if last_old < row < size and row not in without_use}
-
-
-def _untrained(
-    layer: Layer,
-    files: ModelFiles,
-    added: dict[int, str],
-    kinds: RowKinds,
-    scan: Scan,
-    alike: np.ndarray,
-) -> dict[Trace, np.ndarray]:
-    """Return the tokens that look untrained, (n,) int64 each, by the trace of their rows.
-
-    Those that are `alike` unused rows, (n,) int64, do if all of them were added.
-    """
-    if files.encoding is None:
-        return {}
-    others = scan.others.moments
-    old_rows = np.count_nonzero(np.isfinite(scan.norms) & ~kinds.added)
-    mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
-    ordinary = np.flatnonzero(~kinds.unused & ~kinds.added & (scan.norms > 0))
-    norms = scan.norms[ordinary]
-    if len(norms) < _LEAST_OTHERS:
-        return {}
-    spread = min(others.spread, float(np.median(norms)))  # An outlier makes only the first large.
-    deviation = files.deviation or _DEVIATION
-    found = untrained(layer, added, mean, spread, norms, scan.equal, files.encoding, deviation)
-    is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
-    rows = AddedRows(layer, ordinary[is_as_long][:_MOST_READ], spread)
-    found["ordinary"] = rows.taken(rows.at(mean) & ~np.isin(rows.ids, files.padding_rows))
-    if kinds.added[alike].all():
-        length = found.pop("length", rows.ids[:0])
-        found["unused"] = np.setdiff1d(alike, np.concatenate([*found.values()]))
-        found["length"] = np.setdiff1d(length, alike)
-    return {trace: ids for trace, ids in found.items() if len(ids)}

@@ -53,13 +53,6 @@ def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
 Indicator = Literal["cosine_distance", "centred", "norm"]
 
 
-class RowKinds(NamedTuple):
-    """Which of the rows of a matrix are unused, or stand for a token that was added."""
-
-    unused: np.ndarray  # (V,) bool
-    added: np.ndarray  # (V,) bool
-
-
 class Scan(NamedTuple):
     """What the first pass over a matrix finds."""
 
@@ -73,7 +66,8 @@ class Scan(NamedTuple):
 
 
 @np.errstate(all="ignore")  # Damaged values have no sums.
-def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
+def scan_rows(layer: Layer, is_unused: np.ndarray, is_added: np.ndarray, watch: Watch) -> Scan:
+    """Return what the rows of a layer are, of which some are unused, or were added, (V,) bool."""
     from hashlib import sha256
 
     size, dim = layer.shape
@@ -93,15 +87,15 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
         exact = block.astype(np.float64)
         norms[ids] = norms_of(exact)
         largest[ids] = np.abs(exact).max(axis=1)
-        is_used = ~kinds.unused[ids] & (norms[ids] > 0)
+        is_used = ~is_unused[ids] & (norms[ids] > 0)
         used_rows = exact[is_used]
-        is_other = is_used & ~kinds.added[ids]
+        is_other = is_used & ~is_added[ids]
         others.add(ids[is_other], exact[is_other])
         if not len(first_row):
             first_row = used_rows[:1]
         is_constant &= (used_rows == first_row).all(axis=0)
         is_finite = np.isfinite(norms[ids])
-        unused_sum += exact[is_finite & kinds.unused[ids]].sum(axis=0)
+        unused_sum += exact[is_finite & is_unused[ids]].sum(axis=0)
 
     groups = rows_by_digest.values()
     equal = [tuple(rows) for rows in groups if len(rows) > 1 and norms[rows[0]] > 0]
@@ -184,18 +178,18 @@ def separation_of(indicators: Distances, unused: np.ndarray, used: np.ndarray) -
     NaN stands for a row that cannot be compared.
     """
     known = {}
-    for name, values in indicators.items():
-        known[name] = values[unused][~np.isnan(values[unused])]
+    areas = {}
+    for name in _ORDER:
+        if name in indicators:
+            values = indicators[name][unused]
+            known[name] = values[~np.isnan(values)]
+            areas[name] = area_under_curve(known[name], indicators[name][used])
     largest = max(len(values) for values in known.values())
     if largest < _LEAST_UNUSED:
         rows = counted(largest, "row")
         reason = f"too few unused rows for comparison: {rows}, {_LEAST_UNUSED} are needed"
         return Separation("norm", None, None, reason)
 
-    areas = {}
-    for name in _ORDER:
-        if name in known:
-            areas[name] = area_under_curve(known[name], indicators[name][used])
     best = max(areas, key=lambda name: areas[name])
     area = areas[best]
     if area < _LEAST_AREA:

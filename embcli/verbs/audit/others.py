@@ -38,11 +38,14 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
             if not _MAY_BE_ZERO.search(name) and _has_block_of_zeros(values):
                 with_blocks.append(name)
 
-    # A mask can have infinite values.
+    # A mask can have infinite values. A bias of MLX is several of its scales away from 0.
     non_finite = []
+    swapped = []
     for name, value in largest.items():
         if "mask" not in name and not value < files.overflow_at:
             non_finite.append(name)
+        if value > largest.get(f"{name.removesuffix('scales')}biases", value):
+            swapped.append(name)
     yield from _said(
         "alarm",
         "non-finite",
@@ -54,7 +57,6 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     fault = "without a scale: it is missing, zero or 1, or config.json has no quantization_config"
     yield from _said("alarm", "load", unscaled, "quantised weight", fault)
     fault = "that are larger than the biases beside them: both names may be swapped"
-    swapped = [name for name in largest if _is_swapped(name, largest)]
     yield from _said("finding", "load", swapped, "tensor of scales", fault)
     zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
     yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
@@ -100,15 +102,6 @@ def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:
         int8 = {module for module in weights if module and weights[module].dtype == "int8"}
         unscaled = weights.keys() & (scaled | int8)
     return sorted(weights[module].name for module in unscaled)
-
-
-def _is_swapped(name: str, largest: dict[str, float]) -> bool:
-    """Return whether these are scales of MLX that are larger than the biases beside them.
-
-    A bias is the end of a group's values that is farther from 0, and several steps from it.
-    """
-    module = name.removesuffix("scales")
-    return module != name and 0 < largest.get(f"{module}biases", largest[name]) < largest[name]
 
 
 def _arrays(

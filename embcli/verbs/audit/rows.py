@@ -6,6 +6,7 @@ import reprlib
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.names import Fault
 from embcli.verbs.audit.finding import Finding, Found, Level
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -65,21 +66,23 @@ def check_equal(matrix: MatrixAudit) -> Found:
         text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"
         # Without an encoding, the unused rows are not known.
+        # Without an encoding, the unused rows are not known.
         encoding = matrix.files.encoding
         others = np.setdiff1d(matrix.repeated, matrix.candidates)
         least = max(_SHARE_EQUAL * len(matrix.measured), _LEAST_EQUAL)
-        if encoding and (len(others) >= least or _have_run(np.setdiff1d(others, [*encoding.added]))):
+        if encoding is not None and (len(others) >= least or _have_run(others, encoding)):
             level = "finding"
         yield Finding(level, "equal", count, text, is_in_matrix=True)
 
 
-def _have_run(ids: np.ndarray) -> bool:
-    """Return whether there are ten consecutive ones among IDs in order, (n,) int64.
+def _have_run(ids: np.ndarray, encoding: Encoding) -> bool:
+    """Return whether there are ten consecutive IDs of tokens that were not added.
 
-    Tokens that no text had are not next to each other, except reserved ones, which are added.
+    Tokens that no text had are scattered, except reserved ones, which are added.
     """
+    own = np.setdiff1d(ids, [*encoding.added])
     steps = _LEAST_EQUAL - 1
-    return bool((ids[steps:] - ids[:-steps] == steps).any())
+    return bool((own[steps:] - own[:-steps] == steps).any())
 
 
 def check_candidates(matrix: MatrixAudit) -> Found:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 
 import numpy as np
 
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
-from embcli.names import Fault
+from embcli.names import Fault, TokenLayer
 from embcli.verbs.audit.added import Trace
 from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, rows_in_words
@@ -53,28 +53,35 @@ def check_untrained(matrix: MatrixAudit) -> Found:
 
 def check_initial(matrix: MatrixAudit) -> Found:
     """Check that the rows of a model are not as they were initialised."""
-    for ids, text in initial_rows(matrix.files.checkpoint, matrix.initial, matrix.in_words):
-        yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
+    checkpoint = matrix.files.checkpoint
+    if checkpoint is not None:
+        name = matrix.name
+        yield from as_initialised(checkpoint, matrix.initial, matrix.in_words, "initial", name)
 
 
-def initial_rows(
-    checkpoint: Checkpoint | None, found: Iterable[Initial], matrix: str
-) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yield the IDs of rows that are as they were initialised, and what that means, in words.
+def as_initialised(
+    checkpoint: Checkpoint,
+    found: Iterable[Initial],
+    matrix: str,
+    kind: Fault,
+    layer: TokenLayer | None = None,
+) -> Found:
+    """Yield the rows of a matrix that are as they were initialised.
 
     A model without a config.json, or a small file, can be drawn as an example.
     """
-    if checkpoint is None or not checkpoint.roles.config:
-        return
     values = 0
     with suppress(InputError):  # An index names what its file lacks.
         values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
-    if values < _LEAST_VALUES:
+    if values < _LEAST_VALUES or not checkpoint.roles.config:
         return
     for rows in found:
         ids = tuple(range(rows.first, rows.stop))
-        text = f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "
-        yield ids, f"{text}{rows.distribution} values around 0 in each column"
+        text = (
+            f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "
+            f"{rows.distribution} values around 0 in each column"
+        )
+        yield Finding("finding", kind, len(ids), text, layer=layer, ids=ids)
 
 
 def check_outliers(matrix: MatrixAudit) -> Found:
@@ -94,7 +101,9 @@ def check_outliers(matrix: MatrixAudit) -> Found:
     if matrix.is_head and used.size:
         longest = norms[used].max()
         long = [row for row in matrix.by_use.get("padding", ()) if norms[row] > TIMES * longest]
-        faults["after the last token, 20 times as long as any of a token: a model can choose them"] = long
+        faults[
+            "after the last token, 20 times as long as any of a token: a model can choose them"
+        ] = long
     for fault, rows in faults.items():
         if rows:
             text = f"{rows_in_words(rows)} of the {matrix.in_words}: {fault}"
