@@ -30,6 +30,7 @@ _FROM_MEAN = 1e-2
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}  # of a value, relative to it
 _NOISE = 0.1  # the largest distance from the mean, in the same units, that noise can make
 _LEAST_WITH_NOISE = 3  # rows
+_LEAST_NOISE = 128  # values, below which all rows look drawn
 _LEAST_DRAWN = 450  # values of rows as long as drawn ones, below which that can be chance
 _LEAST_OTHERS = 20  # rows, whose mean says something
 _DEVIATION = 0.02  # with which most models of transformers draw rows
@@ -41,10 +42,8 @@ class AddedRows:
     """The rows of added tokens, from which those with a trace are taken away."""
 
     def __init__(self, layer: Layer, ids: np.ndarray, spread: float) -> None:
-        rows = layer.rows(ids).astype(np.float64)
-        is_usable = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
-        self.ids = ids[is_usable]
-        self.rows = rows[is_usable]
+        self.ids = ids
+        self.rows = layer.rows(ids).astype(np.float64)
         self._layer = layer
         self._spread = spread
 
@@ -78,7 +77,8 @@ class AddedRows:
         longest = lengths.min(initial=np.inf) * (1 + 2 * _error_of_length(len(mean)))
         is_near = self._within(lengths, _NOISE) & (lengths <= longest)
         noise = differences[is_near]
-        if len(noise) < _LEAST_WITH_NOISE or not look_drawn(noise[None])[0]:
+        is_enough = len(noise) >= _LEAST_WITH_NOISE and noise.size >= _LEAST_NOISE
+        if not is_enough or not look_drawn(noise[None])[0]:
             is_near[:] = False
         return is_near
 
@@ -127,7 +127,8 @@ def untrained(
     norms = scan.norms[old]
     spread = min(others.spread, float(np.median(norms)))  # An outlier makes only the first large.
 
-    added = AddedRows(layer, np.array(sorted(names), np.int64)[:_MOST_ADDED], spread)
+    ids = np.array(sorted(names), np.int64)
+    added = AddedRows(layer, ids[scan.norms[ids] > 0][:_MOST_ADDED], spread)
     found: dict[Trace, np.ndarray] = {}
     copies = [row for group in scan.equal if not {*group} <= names.keys() for row in group]
     found["copy"] = added.taken(np.isin(added.ids, copies))

@@ -21,6 +21,7 @@ from embcli.verbs.audit.dtypes import other_dtype
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
     Distances,
+    Scan,
     Separation,
     indicators_of,
     scan_rows,
@@ -50,12 +51,9 @@ class MatrixAudit:
     unused: dict[int, Unused]  # ID -> why no text can produce it
     # Tokens that look untrained, (n,) int64 by the trace that their rows have.
     untrained: dict[Trace, np.ndarray]
-    largest: np.ndarray  # (V,) float64: the largest absolute value of each row
+    scan: Scan
     initial: tuple[Initial, ...]  # the rows that are as they were initialised
     overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
-    constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
-    equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
-    digest: bytes  # equal for two matrices of equal rows
     measured: np.ndarray  # (n,) int64: the finite rows that are used
     separation: Separation
     # (n,) int64: used rows, the most like unused ones first; none if no order is known
@@ -99,7 +97,7 @@ class MatrixAudit:
     def repeated(self) -> list[int]:
         """The used tokens with the row of an earlier used token."""
         repeated = []
-        for group in self.equal:
+        for group in self.scan.equal:
             used = [row for row in group if row not in self.unused]
             repeated += used[1:]
         return repeated
@@ -158,12 +156,9 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         values=values,
         unused=reasons,
         untrained=untrained(layer, files, added, old, scan, alike),
-        largest=scan.largest,
+        scan=scan,
         initial=tuple(scan.others.initial(size, layer.rows)),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
-        constant=scan.constant,
-        equal=scan.equal,
-        digest=scan.digest,
         measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
         ranked=ranked,

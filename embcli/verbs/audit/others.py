@@ -22,7 +22,7 @@ from embcli.wording import counted, first_of
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
 _LEAST_SIZE = 64  # of a matrix in which a part of zeros is none by chance
 # The largest number that can be stored; numbers of a weight are smaller.
-_LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57_344, "int8": 127}
+_LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57_344}
 # What is in the names of tensors that can have zeros, such as the rows of tokens without a text.
 _MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 

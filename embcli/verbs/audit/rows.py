@@ -35,9 +35,9 @@ def check_broken(matrix: MatrixAudit) -> Found:
 
 def check_constant(matrix: MatrixAudit) -> Found:
     """Check that no column has the same value in all used rows."""
-    count = len(matrix.constant)
+    count = len(matrix.scan.constant)
     if count and len(matrix.measured) > 1:
-        columns = reprlib.repr(matrix.constant.tolist())
+        columns = reprlib.repr(matrix.scan.constant.tolist())
         text = (
             f"{count:,} of {counted(matrix.shape[1], 'column')} with the same value in all rows "
             f"of the {matrix.in_words}: {columns}"
@@ -61,7 +61,7 @@ def check_equal(matrix: MatrixAudit) -> Found:
     """Check that no two tokens have equal rows."""
     count = len(matrix.repeated)
     if count:
-        groups = first_of([" = ".join(map(str, group[:4])) for group in matrix.equal], 3)
+        groups = first_of([" = ".join(map(str, group[:4])) for group in matrix.scan.equal], 3)
         tokens = counted(count, "token")
         text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"

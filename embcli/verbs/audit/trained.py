@@ -96,7 +96,7 @@ def check_outliers(matrix: MatrixAudit) -> Found:
     candidates = matrix.candidates[is_alike]
     others = np.concatenate([[*matrix.unused], candidates, *matrix.untrained.values()])
     used = np.setdiff1d(np.flatnonzero(norms > 0), others)
-    found = used[outliers(norms[used], matrix.largest[used])]
+    found = used[outliers(norms[used], matrix.scan.largest[used])]
     faults = {"a norm or a largest value 20 times beyond those of all others": found.tolist()}
     if matrix.is_head and used.size:
         longest = norms[used].max()
