@@ -210,7 +210,7 @@ class Checkpoint:
 
     @property
     def input_tensors(self) -> list[str]:
-        """The names of the tensors that token rows are scaled, added to, normed or projected with."""
+        """The names of the tensors that token rows are scaled, added, normed or projected with."""
         tensors = filter(None, map(self.roles.find, ("position", "token_type")))
         names = [*self.roles.token.computed_from, *(tensor.name for tensor in tensors)]
         for step in self.recipe.steps if self.recipe else ():

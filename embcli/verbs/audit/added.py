@@ -75,7 +75,7 @@ class AddedRows:
         differences = self.rows - mean
         lengths = norms_of(differences)
         longest = lengths.min(initial=np.inf) * (1 + 2 * _error_of_length(len(mean)))
-        is_near = self._within(lengths, _NOISE) & (lengths <= longest)
+        is_near: np.ndarray = self._within(lengths, _NOISE) & (lengths <= longest)
         noise = differences[is_near]
         is_enough = len(noise) >= _LEAST_WITH_NOISE and noise.size >= _LEAST_NOISE
         if not is_enough or not look_drawn(noise[None])[0]:

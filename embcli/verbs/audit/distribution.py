@@ -32,21 +32,24 @@ class Moments:
     def __init__(self) -> None:
         self.rows = 0
         # The sums of values, squares and fourth powers, (3, D); (3, 1) without rows.
-        self._sums = np.zeros((3, 1))
+        self._sums: np.ndarray = np.zeros((3, 1))
 
+    @np.errstate(all="ignore")  # Damaged values have no sums.
     def add(self, rows: np.ndarray) -> None:
         """Add rows, (n, D) float64."""
         squared = np.square(rows)
         self.rows += len(rows)
-        self._sums = self._sums + np.sum([rows, squared, np.square(squared)], axis=1)
+        fourth_powers = np.square(squared).sum(axis=0)
+        self._sums = self._sums + [rows.sum(axis=0), squared.sum(axis=0), fourth_powers]
 
     @property
     def mean(self) -> np.ndarray:
-        return self._sums[0] / max(self.rows, 1)
+        return np.asarray(self._sums[0] / max(self.rows, 1))
 
     @property
+    @np.errstate(all="ignore")  # Damaged values have none.
     def _variances(self) -> np.ndarray:
-        return self._sums[1] / max(self.rows, 1) - np.square(self.mean)
+        return np.asarray(self._sums[1] / max(self.rows, 1) - np.square(self.mean))
 
     @property
     def spread(self) -> float:
@@ -104,7 +107,7 @@ def look_drawn(groups: np.ndarray) -> np.ndarray:
     variances = count * (count + 1) / dim  # all together
     is_apart = differences.sum(axis=(1, 2)) <= _MOST_DEVIATIONS * math.sqrt(2 * variances)
     limit = variances + _MOST_DEVIATIONS * math.sqrt(4 * variances / dim)
-    return is_apart & (np.square(differences).sum(axis=(1, 2)) <= limit)
+    return np.asarray(is_apart & (np.square(differences).sum(axis=(1, 2)) <= limit))
 
 
 class UsedRows:
