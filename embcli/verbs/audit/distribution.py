@@ -40,7 +40,8 @@ class Moments:
         squared = np.square(rows)
         self.rows += len(rows)
         fourth_powers = np.square(squared).sum(axis=0)
-        self._sums = self._sums + [rows.sum(axis=0), squared.sum(axis=0), fourth_powers]
+        sums = np.array([rows.sum(axis=0), squared.sum(axis=0), fourth_powers])
+        self._sums = self._sums + sums
 
     @property
     def mean(self) -> np.ndarray:

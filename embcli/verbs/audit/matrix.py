@@ -66,7 +66,7 @@ class MatrixAudit:
 
     @property
     def is_head(self) -> bool:
-        """Whether its rows are those of the output head, too, if it is not the head."""
+        """Whether its rows are those of the output head, as those of a tied token matrix are."""
         head = self.files.head
         return self.name == "head" or (head is not None and head.relation not in ("other", "none"))
 

@@ -91,19 +91,17 @@ def check_outliers(matrix: MatrixAudit) -> Found:
     about as long as unused rows. A head can choose a row after the last token if it is long.
     """
     norms = matrix.norms
-    shortest = norms[[*matrix.unused]].min(initial=np.inf)
+    shortest = np.nanmin(norms[[*matrix.unused]], initial=np.inf)
     is_alike = norms[matrix.candidates] > shortest / TIMES
     candidates = matrix.candidates[is_alike]
     others = np.concatenate([[*matrix.unused], candidates, *matrix.untrained.values()])
     used = np.setdiff1d(np.flatnonzero(norms > 0), others)
     found = used[outliers(norms[used], matrix.scan.largest[used])]
     faults = {"a norm or a largest value 20 times beyond those of all others": found.tolist()}
-    if matrix.is_head and used.size:
-        longest = norms[used].max()
-        long = [row for row in matrix.by_use.get("padding", ()) if norms[row] > TIMES * longest]
-        faults[
-            "after the last token, 20 times as long as any of a token: a model can choose them"
-        ] = long
+    if matrix.is_head:
+        limit = TIMES * norms[used].max(initial=0)
+        long = [row for row in matrix.by_use.get("padding", ()) if norms[row] > limit]
+        faults["after the last token, yet 20 times as long as the rows of tokens"] = long
     for fault, rows in faults.items():
         if rows:
             text = f"{rows_in_words(rows)} of the {matrix.in_words}: {fault}"
