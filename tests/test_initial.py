@@ -67,6 +67,7 @@ def test_a_run_of_initial_rows_is_found_but_for_a_part_of_a_window(size, first, 
         lambda matrix: matrix + 0.2 * matrix.std(),  # the mean of each column
         lambda matrix: np.sign(matrix) * np.abs(matrix) ** 1.5,  # the distribution
         lambda matrix: matrix - matrix.mean(axis=0),  # means that are 0, as after a PCA
+        lambda matrix: matrix / np.linalg.norm(matrix, axis=1, keepdims=True),  # equal lengths
         lambda matrix: np.where(np.arange(DIM) == 3, 0.5, matrix),  # a constant column
     ],
 )
@@ -81,10 +82,10 @@ def test_a_small_matrix_is_too_small_to_be_told() -> None:
 @pytest.mark.parametrize("size", [50, 3000])
 def test_outliers_are_those_far_beyond_all_others(size: int) -> None:
     norms = np.random.default_rng(0).uniform(0.5, 2, size)
-    norms[[7, 43]] = [1000, 1e-4]
+    norms[[7, 43, 45]] = [1000, 1e-4, 1e-4]
 
-    assert outliers(norms, np.ones(size)).tolist() == [7, 43]
-    assert outliers(np.ones(size), norms).tolist() == [7, 43]
+    assert outliers(norms, np.ones(size)).tolist() == [7, 43, 45]
+    assert outliers(np.ones(size), norms).tolist() == [7, 43, 45]
     assert not len(outliers(np.ones(100), np.full(100, 2.0)))
 
 

@@ -95,8 +95,12 @@ def test_a_diff_says_that_rows_only_in_tuned_look_untrained(in_process):
     assert f"\n{finding.text}\n" in in_process("diff", "base", "m").text
 
 
-def test_added_rows_that_were_moved_apart_are_trained():
-    audit = audited(np.concatenate([trained(), normal(4, DIM, 3)]), words_with_names())
+@pytest.mark.parametrize(("shared", "own"), [(0, 1), (0.05, 0.01)])
+def test_added_rows_that_were_moved_apart_are_trained(shared, own):
+    """From the mean, training moves rows in similar directions."""
+    old = trained()
+    moved = old.mean(axis=0) + shared * normal(1, DIM, 4) + own * normal(4, DIM, 3)
+    audit = audited(np.concatenate([old, moved]), words_with_names())
     assert audit.is_sound
     assert not found(audit, "untrained")
 

@@ -31,6 +31,7 @@ class Moments:
 
     def __init__(self) -> None:
         self.rows = 0
+        self._fourth_lengths = 0.0  # the sum of the fourth powers of their lengths
         # The sums of values, squares and fourth powers, (3, D); (3, 1) without rows.
         self._sums: np.ndarray = np.zeros((3, 1))
 
@@ -39,6 +40,7 @@ class Moments:
         """Add rows, (n, D) float64."""
         squared = np.square(rows)
         self.rows += len(rows)
+        self._fourth_lengths += np.square(squared.sum(axis=1)).sum()
         fourth_powers = np.square(squared).sum(axis=0)
         sums = np.array([rows.sum(axis=0), squared.sum(axis=0), fourth_powers])
         self._sums = self._sums + sums
@@ -62,7 +64,8 @@ class Moments:
         """The distribution that the values are drawn from; None if they are not drawn.
 
         The squares of the columns' means, each divided by its standard error, have a chi-square
-        distribution of D degrees of freedom then, or nearly so if rows are few.
+        distribution of D degrees of freedom then, or nearly so if rows are few. The squared lengths
+        of rows have the variance of D independent squares.
         """
         dim = len(self.mean)
         values = self.rows * dim
@@ -74,6 +77,10 @@ class Moments:
             return None
         _, squares, fourth_powers = self._sums.sum(axis=1) / values
         kurtosis = fourth_powers / squares**2
+        variance = self._fourth_lengths / self.rows / (dim * squares) ** 2 - 1
+        error = math.sqrt((2 + 12 / dim) / self.rows)
+        if abs(variance * dim / (kurtosis - 1) - 1) > _DEVIATIONS * error:
+            return None
         for name, expected in _KURTOSIS.items():
             if abs(kurtosis - expected) <= _DEVIATIONS * math.sqrt(24 / values):
                 return name
