@@ -294,8 +294,8 @@ def test_columns_with_one_value_in_all_used_rows_are_a_finding(in_process, colum
     found = audited()
 
     rows = np.delete(matrix[:USED], [7, 9], axis=0)
-    assert found.main.constant.tolist() == np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
-    assert found.main.constant.tolist() == columns
+    assert found.main.scan.constant.tolist() == np.flatnonzero(np.ptp(rows, axis=0) == 0).tolist()
+    assert found.main.scan.constant.tolist() == columns
     assert found.kinds("finding") == (("constant",) if columns else ())
     assert found.faults["constant"] == len(columns)
     if columns:
@@ -311,7 +311,7 @@ def test_a_column_of_several_blocks_is_constant_only_if_all_its_rows_are_equal(p
     matrix[place, 2] = 1e-40
     matrix[:, 6] = np.arange(50_000) < (1 << 18) // 7  # another value in each of two blocks
     save_file({"wte.weight": matrix}, "m.safetensors")
-    assert embcli.open("m.safetensors").audit().main.constant.tolist() == [4]
+    assert embcli.open("m.safetensors").audit().main.scan.constant.tolist() == [4]
 
 
 def test_fail_on_says_what_gives_status_1_and_changes_no_level():
@@ -433,10 +433,11 @@ def test_unused_rows_that_cancel_out_tell_candidates_only_by_norm():
 
 def test_no_candidates_are_listed_if_half_of_the_tokens_would_be():
     """The unused rows are all shorter, but so different that their threshold is no limit."""
-    unused_norms = np.linspace(0.1, 0.99, RESERVED)
     used_norms = np.linspace(1, 1.1, USED)
+    norms = np.concatenate([used_norms, np.linspace(0.1, 0.99, RESERVED)])
+    used, unused = np.split(np.arange(USED + RESERVED), [USED])
 
-    choice = separation_of({"norm": unused_norms}, {"norm": used_norms})
+    choice = separation_of({"norm": norms}, unused, used)
 
     assert choice.area == 1
     assert choice.threshold is None

@@ -236,7 +236,7 @@ def test_integers_that_a_float64_may_not_hold_are_refused(in_process):
 def test_rows_that_differ_in_the_sign_of_a_zero_are_equal_in_an_audit_too():
     np.save("zeros.npy", np.float32([[1, 0.0], [1, -0.0], [2, 1]]))
     (matrix,) = embcli.open("zeros.npy").audit().matrices
-    assert matrix.equal == ((0, 1),)
+    assert matrix.scan.equal == ((0, 1),)
 
 
 def test_very_large_and_very_small_rows_have_distances():

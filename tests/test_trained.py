@@ -52,8 +52,8 @@ def found(audit: Audit, kind: str) -> list[tuple[str, tuple[int, ...]]]:
 # --- added tokens ---------------------------------------------------------------------------------
 
 
-def words_with_names() -> Tokenizer:
-    words = {f"w{number}": number for number in range(WORDS)}
+def words_with_names(count: int = WORDS) -> Tokenizer:
+    words = {f"w{number}": number for number in range(count)}
     tokenizer = Tokenizer(models.WordLevel(words, "w0"))
     tokenizer.add_special_tokens([AddedToken(name) for name in NAMES])
     return tokenizer
@@ -63,6 +63,10 @@ def words_with_names() -> Tokenizer:
     ("rows", "words"),
     [
         (lambda old: old.mean(axis=0) + 1e-4 * normal(4, DIM, 3), "the mean of all rows"),
+        (
+            lambda old: old.mean(axis=0) + 0.05 * normal(4, DIM, 3),
+            "the mean of all rows plus small random numbers",
+        ),
         (lambda old: 9 * old[7] + 1e-4 * normal(4, DIM, 3), "nearly equal to one another"),
         (lambda old: old[[7, 7, 8, 9]], "copies of another row"),
     ],
@@ -91,8 +95,12 @@ def test_a_diff_says_that_rows_only_in_tuned_look_untrained(in_process):
     assert f"\n{finding.text}\n" in in_process("diff", "base", "m").text
 
 
-def test_added_rows_that_were_moved_apart_are_trained():
-    audit = audited(np.concatenate([trained(), normal(4, DIM, 3)]), words_with_names())
+@pytest.mark.parametrize(("shared", "own"), [(0, 1), (0.05, 0.01)])
+def test_added_rows_that_were_moved_apart_are_trained(shared, own):
+    """From the mean, training moves rows in similar directions."""
+    old = trained()
+    moved = old.mean(axis=0) + shared * normal(1, DIM, 4) + own * normal(4, DIM, 3)
+    audit = audited(np.concatenate([old, moved]), words_with_names())
     assert audit.is_sound
     assert not found(audit, "untrained")
 
@@ -167,9 +175,11 @@ def test_only_a_head_as_initialised_is_named():
 
 @pytest.mark.parametrize("change", [1000, 1e-4])
 def test_a_row_of_another_length_is_an_outlier(change):
-    matrix = trained()
+    """Rows without a token hide none that is far shorter than they are."""
+    matrix = np.concatenate([trained(204), 0.2 * normal(20, DIM)])
+    assert not found(audited(matrix, words_with_names()), "outliers")
     matrix[50] *= np.float32(change)
-    assert found(audited(matrix), "outliers") == [("finding", (50,))]
+    assert found(audited(matrix, words_with_names()), "outliers") == [("finding", (50,))]
 
 
 def test_a_row_with_one_large_value_is_an_outlier():
@@ -177,6 +187,17 @@ def test_a_row_with_one_large_value_is_an_outlier():
     matrix[50, 3] = 150
     assert found(audited(matrix), "outliers") == [("finding", (50,))]
     assert audited(trained()).is_sound
+
+
+def test_long_rows_after_the_last_token_are_outliers_of_a_head():
+    padding = range(204, 224)
+    matrix = trained(224)
+    matrix[padding] *= 100
+    head = {"lm_head.weight": trained(224) + 1}
+    assert not found(audited(matrix, words_with_names(), **head), "outliers")
+    head["lm_head.weight"][padding] *= 100
+    audit = audited(matrix, words_with_names(), **head)
+    assert [(each.layer, each.ids) for each in audit.failing] == [("head", (*padding,))]
 
 
 @cases
@@ -191,6 +212,20 @@ def test_many_tokens_with_the_row_of_another_are_a_finding(copies, level):
     matrix = trained()
     matrix[100 : 100 + copies] = matrix[:copies]
     assert found(audited(matrix, words_with_names()), "equal") == [(level, ())]
+
+
+@pytest.mark.parametrize(("step", "level"), [(1, "finding"), (2, "remark")])
+def test_ten_equal_rows_of_consecutive_tokens_are_a_finding(step, level):
+    """They are less than a hundredth of all."""
+    matrix = trained(1200)
+    matrix[100 : 100 + 11 * step : step] = matrix[7]
+    assert found(audited(matrix, words_with_names(1196)), "equal") == [(level, ())]
+
+
+def test_positions_that_were_drawn_beyond_the_trained_ones_are_a_finding():
+    positions = np.concatenate([trained(64), 0.02 * normal(128, DIM, 3)])
+    audit = audited(trained(), **{"wpe.weight": positions})
+    assert found(audit, "positions") == [("finding", (*range(64, 192),))]
 
 
 def test_a_zero_row_of_learned_positions_is_an_alarm():

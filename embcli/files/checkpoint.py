@@ -211,9 +211,9 @@ class Checkpoint:
 
     @property
     def input_tensors(self) -> list[str]:
-        """The names of the tensors that token rows are added to, normed or projected with."""
+        """The names of the tensors that token rows are scaled, added, normed or projected with."""
         tensors = filter(None, map(self.roles.find, ("position", "token_type")))
-        names = [tensor.name for tensor in tensors]
+        names = [*self.roles.token.computed_from, *(tensor.name for tensor in tensors)]
         for step in self.recipe.steps if self.recipe else ():
             if isinstance(step, Norm | Project):
                 names += filter(None, (step.weight, step.bias))

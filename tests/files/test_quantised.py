@@ -342,5 +342,25 @@ def test_a_quantised_weight_needs_a_scale_that_is_not_zero(tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     texts = [each.text for each in embcli.open(tmp_path).audit().findings if each.level == "alarm"]
     names = "layers.0.gate.qweight, layers.0.up.weight"
-    why = "it is missing or zero, or config.json has no quantization_config"
+    why = "it is missing, zero or 1, or config.json has no quantization_config"
     assert texts == [f"2 quantised weights without a scale: {why}: {names}"]
+
+
+def kinds_of_faults(folder: Path, tensors: Tensors) -> list[str]:
+    config = {"quantization_config": {"bits": 4, "group_size": 64}}
+    return [each.kind for each in embcli.open(saved(folder, tensors, config)).audit().failing]
+
+
+def test_scales_of_1_beside_numbers_that_use_all_of_their_dtype_are_wrong(tmp_path):
+    weight = GENERATOR.laplace(0.01, 0.02, (ROWS, DIM)).astype(np.float32)
+    scale = (np.abs(weight).max() / 448).reshape(1)
+    tensors = {"weight": weight, "up.weight": (weight / scale).astype(FP8_E4M3)}
+    assert kinds_of_faults(tmp_path, tensors | {"up.weight_scale": scale}) == []
+    assert kinds_of_faults(tmp_path, tensors | {"up.weight_scale": scale / scale}) == ["load"]
+
+
+def test_scales_of_mlx_that_are_larger_than_its_biases_are_wrong(tmp_path):
+    tensors, _ = mlx(4, 64)
+    scale = tensors["scales"]
+    assert kinds_of_faults(tmp_path, tensors | {"biases": -8 * scale}) == []
+    assert kinds_of_faults(tmp_path, tensors | {"scales": -8 * scale, "biases": scale}) == ["load"]

@@ -147,7 +147,7 @@ def _totals_of(matrix: MatrixAudit) -> Document:
     return {
         "shape": list(matrix.shape),
         "unused": {reason: len(rows) for reason, rows in matrix.by_use.items()},
-        "equal": [list(group) for group in matrix.equal],
+        "equal": [list(group) for group in matrix.scan.equal],
         "rows": len(matrix.measured),
         "quantiles": matrix.quantiles,
         "quantiles_at": list(QUANTILES_AT),
@@ -202,7 +202,7 @@ def audit(
     is_copy = files.head is not None and files.head.relation == "equal"
     if len(matrices) == 2:
         token, head = matrices
-        is_copy = head.digest == token.digest and head.shape == token.shape
+        is_copy = head.scan.digest == token.scan.digest and head.shape == token.shape
         if is_copy:
             matrices = [token]
     with notes.slow("asking transformers how it loads the model"):

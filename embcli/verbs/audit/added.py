@@ -18,14 +18,23 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.layer import Layer
 from embcli.numerics.statistics import norms_of, squares
+from embcli.verbs.audit.distribution import look_drawn
+from embcli.verbs.audit.files import ModelFiles
+from embcli.verbs.audit.measure import Scan
 
-Trace = Literal["mean", "near", "copy", "drawn", "length", "pieces", "ordinary", "unused"]
+Trace = Literal["mean", "noise", "near", "copy", "drawn", "length", "pieces", "ordinary", "unused"]
 # Distances in units of the spread of the other rows. Training moves rows apart by more than the
 # first, and the mean of the others by less than the second, unless all of them are trained long.
 _APART = 1e-3
 _FROM_MEAN = 1e-2
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-10}  # of a value, relative to it
-_LONGER = 0.2  # by which training makes the squared length of a drawn row larger, at least
+_NOISE = 0.1  # the largest distance from the mean, in the same units, that noise can make
+_LEAST_WITH_NOISE = 3  # rows
+_LEAST_NOISE = 128  # values, below which all rows look drawn
+_LEAST_DRAWN = 450  # values of rows as long as drawn ones, below which that can be chance
+_LEAST_OTHERS = 20  # rows, whose mean says something
+_DEVIATION = 0.02  # with which most models of transformers draw rows
+_MOST_READ = 4000  # ordinary rows that are as long as the mean of all
 _MOST_ADDED = 2000  # tokens whose rows are compared with one another
 
 
@@ -33,10 +42,8 @@ class AddedRows:
     """The rows of added tokens, from which those with a trace are taken away."""
 
     def __init__(self, layer: Layer, ids: np.ndarray, spread: float) -> None:
-        rows = layer.rows(ids).astype(np.float64)
-        is_usable = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
-        self.ids = ids[is_usable]
-        self.rows = rows[is_usable]
+        self.ids = ids
+        self.rows = layer.rows(ids).astype(np.float64)
         self._layer = layer
         self._spread = spread
 
@@ -59,6 +66,21 @@ class AddedRows:
     def at(self, mean: np.ndarray) -> np.ndarray:
         """Return which rows are this mean, (D,)."""
         return self._within(np.sqrt(squares(self.rows - mean)), _FROM_MEAN)
+
+    def around(self, mean: np.ndarray) -> np.ndarray:
+        """Return which rows are this mean, (D,), plus numbers that look drawn with one deviation.
+
+        Training moves rows by different lengths, and several in similar directions.
+        """
+        differences = self.rows - mean
+        lengths = norms_of(differences)
+        longest = lengths.min(initial=np.inf) * (1 + 2 * _error_of_length(len(mean)))
+        is_near: np.ndarray = self._within(lengths, _NOISE) & (lengths <= longest)
+        noise = differences[is_near]
+        is_enough = len(noise) >= _LEAST_WITH_NOISE and noise.size >= _LEAST_NOISE
+        if not is_enough or not look_drawn(noise[None])[0]:
+            is_near[:] = False
+        return is_near
 
     def near_another(self) -> np.ndarray:
         squared = squares(self.rows)
@@ -84,54 +106,63 @@ class AddedRows:
 
 def untrained(
     layer: Layer,
+    files: ModelFiles,
     names: Mapping[int, str],
-    mean: np.ndarray,
-    spread: float,
-    norms: np.ndarray,
-    equal: tuple[tuple[int, ...], ...],
-    encoding: Encoding,
-    deviation: float,
+    old: np.ndarray,
+    scan: Scan,
+    alike: np.ndarray,
 ) -> dict[Trace, np.ndarray]:
-    """Return the IDs of added tokens that look untrained, (n,) each, by the trace of their rows.
+    """Return the IDs of tokens that look untrained, (n,) int64 each, by the trace of their rows.
 
-    `names` has the added tokens by ID. Of the other rows, `mean`, (D,), is that of all, `spread`
-    the root of the mean squared distance from it, and `norms` has those of the used ones, (n,).
-    `equal` has the groups of equal rows, and `deviation` is the standard deviation with which the
-    model draws new rows. Tokens of the trace "length" cannot be told from trained ones, and those
-    of "pieces" are as some programs add them. "ordinary" tokens were not added, and have the mean.
-    "unused" is a trace that only all rows together tell.
+    `names` has the added tokens by ID, `old` the IDs of the others, (n,) int64. Tokens of the trace
+    "length" cannot be told from trained ones, and those of "pieces" are as some programs add them.
+    "ordinary" tokens were not added, and have the mean. Tokens that are `alike` unused rows, (n,)
+    int64, look untrained if all of them were added.
     """
-    ids = np.array(sorted(names), np.int64)[:_MOST_ADDED]
-    added = AddedRows(layer, ids, spread)
+    if files.encoding is None or len(old) < _LEAST_OTHERS:
+        return {}
+    others = scan.others.moments
+    old_rows = np.count_nonzero(np.isfinite(np.delete(scan.norms, [*names])))
+    mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
+    norms = scan.norms[old]
+    spread = min(others.spread, float(np.median(norms)))  # An outlier makes only the first large.
+
+    ids = np.array(sorted(names), np.int64)
+    added = AddedRows(layer, ids[scan.norms[ids] > 0][:_MOST_ADDED], spread)
     found: dict[Trace, np.ndarray] = {}
-    copies = [row for group in equal if not {*group} <= names.keys() for row in group]
+    copies = [row for group in scan.equal if not {*group} <= names.keys() for row in group]
     found["copy"] = added.taken(np.isin(added.ids, copies))
     is_near = added.near_another()
     is_at_mean = added.at(mean)
     found["near"] = added.ids[is_near & ~is_at_mean]
     found["mean"] = added.ids[is_at_mean]
     added.taken(is_near | is_at_mean)
-    found["pieces"] = added.taken(added.mean_of_pieces(names, encoding))
+    found["noise"] = added.taken(added.around(mean))
+    found["pieces"] = added.taken(added.mean_of_pieces(names, files.encoding))
+    is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
+    rows = AddedRows(layer, old[is_as_long][:_MOST_READ], spread)
+    found["ordinary"] = rows.taken(rows.at(mean) & ~np.isin(rows.ids, files.padding_rows))
 
+    trace: Trace = "length"
+    has_length = _has_length(added.norms, files, layer)
+    is_ordinary = _has_length(norms, files, layer).mean() > 0.01
+    is_told = has_length.all() and added.rows.size >= _LEAST_DRAWN and not is_ordinary
+    if is_told and look_drawn(added.rows[None])[0]:
+        trace = "drawn"
+    elif not np.isin(alike, old).any():
+        found["unused"] = np.setdiff1d(alike, np.concatenate([*found.values()]))
+        has_length &= ~np.isin(added.ids, alike)
+    found[trace] = added.ids[has_length]
+    return {trace: ids for trace, ids in found.items() if len(ids)}
+
+
+def _has_length(norms: np.ndarray, files: ModelFiles, layer: Layer) -> np.ndarray:
+    """Return which norms rows can have that the model draws, (n,) bool."""
     dim = layer.shape[1]
-    has_length = _has_length(added.norms, deviation, dim)
-    is_ordinary = _has_length(norms, deviation, dim).mean() > 0.01
-    is_told = _are_drawn(added.norms, deviation, dim) and not is_ordinary
-    found["drawn" if is_told else "length"] = added.ids[has_length]
-    return found
+    length = (files.deviation or _DEVIATION) * math.sqrt(dim)
+    return np.abs(norms / length - 1) <= _error_of_length(dim)
 
 
-def _has_length(norms: np.ndarray, deviation: float, dim: int) -> np.ndarray:
-    """Return which norms a row of normal numbers with this standard deviation can have."""
-    length = deviation * math.sqrt(dim)
-    error = 3 / math.sqrt(2 * dim)  # three standard deviations, relative to the length
-    return np.abs(norms / length - 1) <= error
-
-
-def _are_drawn(norms: np.ndarray, deviation: float, dim: int) -> bool:
-    """Return whether all rows are as long as drawn ones, and too many values to be so by chance."""
-    if not len(norms) or not _has_length(norms, deviation, dim).all():
-        return False
-    error = 3 * math.sqrt(2 / (len(norms) * dim))  # of the mean square, relative to it
-    mean_square = np.square(norms).mean() / (dim * deviation**2)
-    return error <= _LONGER and abs(mean_square - 1) <= error
+def _error_of_length(dim: int) -> float:
+    """Return three standard deviations of the length of a drawn row, relative to the length."""
+    return 3 / math.sqrt(2 * dim)

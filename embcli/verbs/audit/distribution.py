@@ -1,13 +1,14 @@
 """Whether rows are as they were initialised: independent numbers around 0, of one distribution.
 
-Training moves the mean of a column away from 0, and values away from a normal or a uniform
-distribution. Both are tested for the whole matrix, and for groups of consecutive rows.
+Training moves the mean of a column away from 0, values away from a normal or a uniform
+distribution, rows towards one another, and their lengths apart. The first two are tested for the
+whole matrix and for runs of rows, the others for windows of a few rows, which tell where a run is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -16,42 +17,70 @@ import numpy as np
 Distribution = Literal["normal", "uniform"]
 _KURTOSIS: dict[Distribution, float] = {"normal": 3.0, "uniform": 1.8}
 _LEAST_VALUES = 1_000  # fewer tell too little
-_LEAST_ROWS = 100  # for the standard errors of columns
-_VALUES_OF_GROUP = 6_000
-_MOST_GROUPS = 64
+_LEAST_ROWS = 100  # of a whole matrix
 _DEVIATIONS = 5  # standard deviations from what is expected
+_MOST_DEVIATIONS = 4  # of a window, as there are many
+_WINDOW = 16  # rows
+_MARGIN = f" (up to {2 * _WINDOW} more or fewer at each end)"
+_WINDOWS_AT_ONCE = 64
+_CHANCE = 1e-3  # of a run of trained rows that look drawn
 
 
-class Moments(NamedTuple):
-    """Mean powers of the values of rows, by column, (D,) float64 each."""
+class Moments:
+    """Means of the values of rows, and of their squares, by column, (D,) float64 each."""
 
-    rows: int
-    mean: np.ndarray
-    squares: np.ndarray
-    fourth_powers: np.ndarray
+    def __init__(self) -> None:
+        self.rows = 0
+        self._fourth_lengths = 0.0  # the sum of the fourth powers of their lengths
+        # The sums of values, squares and fourth powers, (3, D); (3, 1) without rows.
+        self._sums: np.ndarray = np.zeros((3, 1))
+
+    @np.errstate(all="ignore")  # Damaged values have no sums.
+    def add(self, rows: np.ndarray) -> None:
+        """Add rows, (n, D) float64."""
+        squared = np.square(rows)
+        self.rows += len(rows)
+        self._fourth_lengths += np.square(squared.sum(axis=1)).sum()
+        fourth_powers = np.square(squared).sum(axis=0)
+        sums = np.array([rows.sum(axis=0), squared.sum(axis=0), fourth_powers])
+        self._sums = self._sums + sums
+
+    @property
+    def mean(self) -> np.ndarray:
+        return np.asarray(self._sums[0] / max(self.rows, 1))
+
+    @property
+    @np.errstate(all="ignore")  # Damaged values have none.
+    def _variances(self) -> np.ndarray:
+        return np.asarray(self._sums[1] / max(self.rows, 1) - np.square(self.mean))
 
     @property
     def spread(self) -> float:
         """The root of the mean squared distance of a row from the mean."""
-        squared = self.squares.sum() - np.square(self.mean).sum()
-        return math.sqrt(max(squared, 0.0))
+        return math.sqrt(max(self._variances.sum(), 0.0))
 
     @property
     def distribution(self) -> Distribution | None:
         """The distribution that the values are drawn from; None if they are not drawn.
 
         The squares of the columns' means, each divided by its standard error, have a chi-square
-        distribution of D degrees of freedom then.
+        distribution of D degrees of freedom then, or nearly so if rows are few. The squared lengths
+        of rows have the variance of D independent squares.
         """
         dim = len(self.mean)
         values = self.rows * dim
-        variances = self.squares - np.square(self.mean)
-        if self.rows < _LEAST_ROWS or values < _LEAST_VALUES or not (variances > 0).all():
+        variances = self._variances
+        if values < _LEAST_VALUES or not (variances > 0).all():
             return None
-        chi_square = (np.square(self.mean) * self.rows / variances).sum()
+        chi_square = (np.square(self.mean) * (self.rows - 3) / variances).sum()
         if abs(chi_square - dim) > _DEVIATIONS * math.sqrt(2 * dim):
             return None
-        kurtosis = self.fourth_powers.mean() / np.square(self.squares.mean())
+        _, squares, fourth_powers = self._sums.sum(axis=1) / values
+        kurtosis = fourth_powers / squares**2
+        variance = self._fourth_lengths / self.rows / (dim * squares) ** 2 - 1
+        error = math.sqrt((2 + 12 / dim) / self.rows)
+        if abs(variance * dim / (kurtosis - 1) - 1) > _DEVIATIONS * error:
+            return None
         for name, expected in _KURTOSIS.items():
             if abs(kurtosis - expected) <= _DEVIATIONS * math.sqrt(24 / values):
                 return name
@@ -64,55 +93,81 @@ class Initial(NamedTuple):
     first: int
     stop: int
     distribution: Distribution
+    margin: str = ""  # in words, by how much the ends can be wrong
 
 
-class RowGroups:
-    """Sums over the used rows of a matrix, in groups of consecutive IDs."""
+RowsOf = Callable[[np.ndarray], np.ndarray]  # IDs, (n,) int64 -> rows, (n, D)
 
-    def __init__(self, size: int, dim: int) -> None:
-        most = min(size // _LEAST_ROWS, size * dim // _VALUES_OF_GROUP, _MOST_GROUPS)
-        self._count = max(most, 1)
-        self._starts = np.linspace(0, size, self._count + 1).astype(np.int64)
-        self._rows = np.zeros(self._count, np.int64)
-        self._powers = np.zeros((3, self._count, dim))  # sums of values, squares, fourth powers
+
+@np.errstate(all="ignore")  # Damaged values have no products.
+def look_drawn(groups: np.ndarray) -> np.ndarray:
+    """Return which groups of rows, (m, n, D) float64, look drawn, (m,) bool.
+
+    The products of n drawn rows with one another, divided by the mean of their squared lengths, are
+    nearly those of perpendicular rows: what they differ by has a mean of 0, and a variance of 1 / D
+    for two rows and of at most 2 / D for a row with itself. Trained rows are more alike, and their
+    lengths differ more.
+    """
+    _, count, dim = groups.shape
+    products = groups @ groups.transpose(0, 2, 1)
+    lengths = np.trace(products, axis1=1, axis2=2) / count
+    differences = products / lengths[:, None, None] - np.eye(count)
+    variances = count * (count + 1) / dim  # all together
+    is_apart = differences.sum(axis=(1, 2)) <= _MOST_DEVIATIONS * math.sqrt(2 * variances)
+    limit = variances + _MOST_DEVIATIONS * math.sqrt(4 * variances / dim)
+    return np.asarray(is_apart & (np.square(differences).sum(axis=(1, 2)) <= limit))
+
+
+class UsedRows:
+    """The moments of used rows, and which windows of rows next to each other look drawn."""
+
+    def __init__(self) -> None:
+        self.moments = Moments()
+        self._ids: list[np.ndarray] = []  # (n, 16) each
+        self._are_drawn: list[np.ndarray] = []
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Add rows in the order of their IDs, (n,) int64 and (n, D) float64."""
-        borders = np.searchsorted(ids, self._starts)
-        self._rows += np.diff(borders)
-        for group in np.flatnonzero(np.diff(borders)):
-            part = rows[borders[group] : borders[group + 1]]
-            squares = np.square(part)
-            self._powers[0, group] += part.sum(axis=0)
-            self._powers[1, group] += squares.sum(axis=0)
-            self._powers[2, group] += np.square(squares).sum(axis=0)
+        """Add rows in the order of their IDs, (n,) int64 and (n, D) float64.
 
-    def moments(self, first: int = 0, stop: int | None = None) -> Moments:
-        """Return the moments of some of the groups, by default of all."""
-        rows = int(self._rows[first:stop].sum())
-        means = self._powers[:, first:stop].sum(axis=1) / max(rows, 1)
-        return Moments(rows, *means)
-
-    def initial(self) -> Iterator[Initial]:
-        """Yield the rows that are as they were initialised: all of them, or at least two groups.
-
-        A group with some other rows is not among them.
+        The last of them are in no window if they do not fill one.
         """
-        runs = [(0, self._count)]
-        if self.moments().distribution is None:
-            runs = [(first, stop) for first, stop in self._runs() if stop - first > 1]
-        for first, stop in runs:
-            distribution = self.moments(first, stop).distribution
-            if distribution is not None:
-                start = int(self._starts[first])
-                end = int(self._starts[stop])
-                yield Initial(start, end, distribution)
+        self.moments.add(rows)
+        end = len(ids) - len(ids) % _WINDOW
+        self._ids.append(ids[:end].reshape(-1, _WINDOW))
+        self._are_drawn.append(look_drawn(rows[:end].reshape(-1, _WINDOW, rows.shape[1])))
 
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        """Yield the first of consecutive groups of one distribution, and the end of them."""
-        start = 0
-        groups = range(self._count)
-        for _, run in groupby(groups, lambda group: self.moments(group, group + 1).distribution):
-            stop = start + len(list(run))
+    def initial(self, size: int, rows_of: RowsOf) -> Iterator[Initial]:
+        """Yield the rows that are as they were initialised: all, or runs of windows."""
+        of_all = self.moments.distribution
+        if self.moments.rows >= _LEAST_ROWS and of_all is not None:
+            yield Initial(0, size, of_all)
+            return
+        windows = np.concatenate(self._ids)
+        for start, stop in _runs(np.concatenate(self._are_drawn)):
+            run = windows[start:stop]
+            moments = Moments()
+            for part in np.array_split(run, len(run) // _WINDOWS_AT_ONCE + 1):
+                moments.add(rows_of(part.ravel()).astype(np.float64))
+            of_run = moments.distribution
+            if of_run is not None:
+                first = int(run[0, 0])
+                yield Initial(first, int(run[-1, -1]) + 1, of_run, _MARGIN)
+
+
+def _runs(are_drawn: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield the ends of runs of windows that look drawn, (n,) bool, if they are no chance.
+
+    One window between two such is taken for drawn. Of n windows of which a share looks drawn by
+    chance, about n * share**length runs of a length do.
+    """
+    together = are_drawn.copy()
+    together[1:-1] |= are_drawn[:-2] & are_drawn[2:]
+    start = 0
+    for is_drawn, run in groupby(together):
+        stop = start + len(list(run))
+        length = stop - start
+        others = len(together) - length
+        share = (np.count_nonzero(together) - length + 1) / (others + 2)
+        if is_drawn and len(together) * share**length <= _CHANCE:
             yield start, stop
-            start = stop
+        start = stop

@@ -21,8 +21,10 @@ from embcli.files.recipes import (
 from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
+from embcli.verbs.audit.distribution import UsedRows
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, rows_in_words
+from embcli.verbs.audit.trained import as_initialised
 from embcli.wording import counted, first_of
 
 # Where files state the number of tokens to which a text is cut.
@@ -54,9 +56,9 @@ def check_sizes(files: ModelFiles) -> Found:
 
 
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that all rows of a learned position matrix differ, and that none is zero.
+    """Check that rows of a learned position matrix are trained, different and not zero.
 
-    Rows of no position can be.
+    Rows of no position can be zero.
     """
     try:
         tensor = checkpoint.roles.find("position")
@@ -66,18 +68,22 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if values is None or values.ndim != 2:
         return
     first = checkpoint.roles.first_position
-    is_used = values[first:].any(axis=1)
-    ids = tuple((np.flatnonzero(~is_used) + first).tolist())
+    rows = values[first:]
+    ids = tuple((np.flatnonzero(~rows.any(axis=1)) + first).tolist())
     if ids:
         text = f"{rows_in_words(ids)} of the position matrix: zero"
         yield Finding("alarm", "positions", len(ids), text, ids=ids)
         return
-    different = len({row.tobytes() for row in values[first:]})
-    repeated = len(values) - first - different
+    different = len(np.unique(rows, axis=0))
+    repeated = len(rows) - different
     if repeated:
         level: Level = "alarm" if different == 1 else "finding"
         text = f"{counted(repeated, 'row')} of the position matrix with the values of another"
         yield Finding(level, "positions", repeated, text)
+    used = UsedRows()
+    used.add(np.arange(first, len(values)), rows.astype(np.float64))
+    initial = used.initial(len(values), values.__getitem__)
+    yield from as_initialised(checkpoint, initial, "position matrix", "positions")
 
 
 def _too_long_texts(checkpoint: Checkpoint) -> Found:

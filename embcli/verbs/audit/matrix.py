@@ -15,13 +15,12 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import MatrixShape, TokenLayer, Unused
 from embcli.numerics.statistics import quantiles
-from embcli.verbs.audit.added import AddedRows, Trace, untrained
+from embcli.verbs.audit.added import Trace, untrained
 from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.dtypes import other_dtype
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.measure import (
     Distances,
-    RowKinds,
     Scan,
     Separation,
     indicators_of,
@@ -29,10 +28,6 @@ from embcli.verbs.audit.measure import (
     separation_of,
     unused,
 )
-
-_LEAST_OTHERS = 20  # rows, whose mean says something
-_MOST_READ = 4000  # ordinary rows that are as long as the mean of all
-_DEVIATION = 0.02  # with which most models of transformers draw rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +51,9 @@ class MatrixAudit:
     unused: dict[int, Unused]  # ID -> why no text can produce it
     # Tokens that look untrained, (n,) int64 by the trace that their rows have.
     untrained: dict[Trace, np.ndarray]
-    largest: np.ndarray  # (V,) float64: the largest absolute value of each row
+    scan: Scan
     initial: tuple[Initial, ...]  # the rows that are as they were initialised
     overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
-    constant: np.ndarray  # (n,) int64: columns with one value in all used rows, or in the only one
-    equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
-    digest: bytes  # equal for two matrices of equal rows
     measured: np.ndarray  # (n,) int64: the finite rows that are used
     separation: Separation
     # (n,) int64: used rows, the most like unused ones first; none if no order is known
@@ -71,6 +63,12 @@ class MatrixAudit:
     @property
     def in_words(self) -> str:
         return "token matrix" if self.name == "token" else "output head"
+
+    @property
+    def is_head(self) -> bool:
+        """Whether its rows are those of the output head, as those of a tied token matrix are."""
+        head = self.files.head
+        return self.name == "head" or (head is not None and head.relation not in ("other", "none"))
 
     @property
     def norms(self) -> np.ndarray:  # (V,) float64
@@ -99,7 +97,7 @@ class MatrixAudit:
     def repeated(self) -> list[int]:
         """The used tokens with the row of an earlier used token."""
         repeated = []
-        for group in self.equal:
+        for group in self.scan.equal:
             used = [row for row in group if row not in self.unused]
             repeated += used[1:]
         return repeated
@@ -122,25 +120,24 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     size, dim = layer.shape
     reasons = unused(files.encoding, size) if files.encoding else {}
     added = _added(files, reasons, size)
-    rows = np.arange(size)
-    kinds = RowKinds(np.isin(rows, [*reasons]), np.isin(rows, [*added]))
-    scan = scan_rows(layer, kinds, watch)
+    is_unused = np.isin(np.arange(size), [*reasons])
+    is_added = np.isin(np.arange(size), [*added])
+    scan = scan_rows(layer, is_unused, is_added, watch)
     norms = scan.norms
-    used = np.flatnonzero(~kinds.unused & (norms > 0))
-    old = used[~kinds.added[used]]
+    used = np.flatnonzero(~is_unused & (norms > 0))
+    old = used[~is_added[used]]
 
     compared = []
     for are_bytes in (False, True):  # Some models have trained bytes.
         known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
-        values, unused_values = indicators_of(layer, np.array(known, np.int64), scan, watch)
-        used_values = {indicator: numbers[used] for indicator, numbers in values.items()}
-        old_values = {indicator: numbers[old] for indicator, numbers in values.items()}
-        separation = separation_of(unused_values, used_values)
-        of_old = separation_of(unused_values, old_values)
-        compared.append(_Compared(values, separation, of_old))
+        reference = np.array(known, np.int64)
+        values = indicators_of(layer, reference, scan, watch)
+        with_length = reference[norms[reference] > 0]
+        compared.append(_Compared(values, with_length, separation_of(values, with_length, used)))
         if compared[-1].separation.threshold is not None:
             break
-    values, separation, of_old = max(compared, key=lambda each: each.separation.area or 0)
+    values, reference, separation = max(compared, key=lambda each: each.separation.area or 0)
+    of_old = separation_of(values, reference, old)
     ranked = used[:0]
     candidates = used[:0]
     if separation.threshold is not None:
@@ -158,14 +155,11 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         other_dtype=other_dtype(layer),
         values=values,
         unused=reasons,
-        untrained=_untrained(layer, files, added, kinds, scan, alike),
-        largest=scan.largest,
-        initial=tuple(scan.others.initial()),
+        untrained=untrained(layer, files, added, old, scan, alike),
+        scan=scan,
+        initial=tuple(scan.others.initial(size, layer.rows)),
         overflowing=np.flatnonzero(norms >= files.overflow_at),
-        constant=scan.constant,
-        equal=scan.equal,
-        digest=scan.digest,
-        measured=np.flatnonzero(~kinds.unused & np.isfinite(norms)),
+        measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
         ranked=ranked,
         candidates=candidates,
@@ -176,8 +170,8 @@ class _Compared(NamedTuple):
     """All rows held against some of the unused ones."""
 
     values: Distances
+    reference: np.ndarray  # (n,) int64: those unused ones that are not zero
     separation: Separation
-    of_old: Separation  # of the used rows that were not added
 
 
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
@@ -189,37 +183,3 @@ def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int
     last_old = np.setdiff1d(np.arange(size), [*added, *reasons]).max(initial=-1)
     without_use = {*reasons, *files.padding_rows}
     return {row: added[row] for row in added if last_old < row < size and row not in without_use}
-
-
-def _untrained(
-    layer: Layer,
-    files: ModelFiles,
-    added: dict[int, str],
-    kinds: RowKinds,
-    scan: Scan,
-    alike: np.ndarray,
-) -> dict[Trace, np.ndarray]:
-    """Return the tokens that look untrained, (n,) int64 each, by the trace of their rows.
-
-    Those that are `alike` unused rows, (n,) int64, do if all of them were added.
-    """
-    if files.encoding is None:
-        return {}
-    others = scan.others.moments()
-    old_rows = np.count_nonzero(np.isfinite(scan.norms) & ~kinds.added)
-    mean = (others.mean * others.rows + scan.unused_sum) / max(old_rows, 1)
-    ordinary = np.flatnonzero(~kinds.unused & ~kinds.added & (scan.norms > 0))
-    norms = scan.norms[ordinary]
-    if len(norms) < _LEAST_OTHERS:
-        return {}
-    spread = min(others.spread, float(np.median(norms)))  # An outlier makes only the first large.
-    deviation = files.deviation or _DEVIATION
-    found = untrained(layer, added, mean, spread, norms, scan.equal, files.encoding, deviation)
-    is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
-    rows = AddedRows(layer, ordinary[is_as_long][:_MOST_READ], spread)
-    found["ordinary"] = rows.taken(rows.at(mean) & ~np.isin(rows.ids, files.padding_rows))
-    if kinds.added[alike].all():
-        length = found.pop("length", rows.ids[:0])
-        found["unused"] = np.setdiff1d(alike, np.concatenate([*found.values()]))
-        found["length"] = np.setdiff1d(length, alike)
-    return {trace: ids for trace, ids in found.items() if len(ids)}

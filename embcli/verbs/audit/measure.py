@@ -17,7 +17,7 @@ from embcli.errors import Watch
 from embcli.layer import Layer
 from embcli.names import Unused
 from embcli.numerics.statistics import dots, norms_of, numbered_blocks, squares
-from embcli.verbs.audit.distribution import RowGroups
+from embcli.verbs.audit.distribution import UsedRows
 from embcli.wording import counted
 
 # RFC 3629, section 3, lists the bytes that are invalid in UTF-8.
@@ -53,19 +53,12 @@ def unused(encoding: Encoding, size: int) -> dict[int, Unused]:
 Indicator = Literal["cosine_distance", "centred", "norm"]
 
 
-class RowKinds(NamedTuple):
-    """Which of the rows of a matrix are unused, or stand for a token that was added."""
-
-    unused: np.ndarray  # (V,) bool
-    added: np.ndarray  # (V,) bool
-
-
 class Scan(NamedTuple):
     """What the first pass over a matrix finds."""
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
     largest: np.ndarray  # (V,) float64: the largest absolute value of each row
-    others: RowGroups  # the used rows that were not added
+    others: UsedRows  # those that were not added
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, except zero rows
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
     digest: bytes  # that of all rows
@@ -73,13 +66,14 @@ class Scan(NamedTuple):
 
 
 @np.errstate(all="ignore")  # Damaged values have no sums.
-def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
+def scan_rows(layer: Layer, is_unused: np.ndarray, is_added: np.ndarray, watch: Watch) -> Scan:
+    """Return what the rows of a layer are, of which some are unused, or were added, (V,) bool."""
     from hashlib import sha256
 
     size, dim = layer.shape
     norms = np.empty(size)
     largest = np.empty(size)
-    others = RowGroups(size, dim)
+    others = UsedRows()
     is_constant = np.ones(dim, bool)
     first_row = norms[:0]
     rows_by_digest = defaultdict(list)
@@ -93,15 +87,15 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
         exact = block.astype(np.float64)
         norms[ids] = norms_of(exact)
         largest[ids] = np.abs(exact).max(axis=1)
-        is_used = ~kinds.unused[ids] & (norms[ids] > 0)
+        is_used = ~is_unused[ids] & (norms[ids] > 0)
         used_rows = exact[is_used]
-        is_other = is_used & ~kinds.added[ids]
+        is_other = is_used & ~is_added[ids]
         others.add(ids[is_other], exact[is_other])
         if not len(first_row):
             first_row = used_rows[:1]
         is_constant &= (used_rows == first_row).all(axis=0)
         is_finite = np.isfinite(norms[ids])
-        unused_sum += exact[is_finite & kinds.unused[ids]].sum(axis=0)
+        unused_sum += exact[is_finite & is_unused[ids]].sum(axis=0)
 
     groups = rows_by_digest.values()
     equal = [tuple(rows) for rows in groups if len(rows) > 1 and norms[rows[0]] > 0]
@@ -112,41 +106,31 @@ def scan_rows(layer: Layer, kinds: RowKinds, watch: Watch) -> Scan:
 Distances = dict[Indicator, np.ndarray]  # (V,) or (n,) float64 each
 
 
-def indicators_of(
-    layer: Layer, reference: np.ndarray, scan: Scan, watch: Watch
-) -> tuple[Distances, Distances]:
-    """Return the indicators of all rows, and those of each row of a reference to its others.
+def indicators_of(layer: Layer, reference: np.ndarray, scan: Scan, watch: Watch) -> Distances:
+    """Return the indicators of all rows, which compare them with the mean of some unused ones.
 
-    The reference is some of the unused rows, (n,) int64. A row that is held against a mean that
-    contains it would seem nearer than it is.
+    The reference is their IDs, (n,) int64. A row that was held against a mean that contains it
+    would seem nearer than it is: each of them is held against the mean of the others.
     """
     known = reference[np.isfinite(scan.norms[reference])]
-    norms = scan.norms[known]
-    to_unused: Distances = {"norm": scan.norms}
-    to_others: Distances = {"norm": norms[norms > 0]}
-    if not scan.unused_sum.any() or not norms.any():
-        return to_unused, to_others
+    indicators: Distances = {"norm": scan.norms}
+    if not scan.unused_sum.any() or not scan.norms[known].any():
+        return indicators
 
-    mean = scan.others.moments().mean
-    subtracted: dict[Indicator, np.ndarray] = {
-        "cosine_distance": np.zeros_like(mean),
-        "centred": mean,
-    }
-    for name in subtracted:
-        to_unused[name] = np.full(len(scan.norms), np.nan)
-        to_others[name] = np.full(len(known), np.nan)
+    mean = scan.others.moments.mean
+    centers: dict[Indicator, np.ndarray] = {"cosine_distance": 0 * mean, "centred": mean}
+    indicators |= {name: np.full(len(scan.norms), np.nan) for name in centers}
     total = layer.rows(known).sum(axis=0, dtype=np.float64)
-    unused_mean = total[None] / len(known)
     for all_ids, block in numbered_blocks(layer, watch):
         ids = all_ids[np.isfinite(scan.norms[all_ids])]
         rows = block[ids - all_ids[0]].astype(np.float64)
-        unused_rows = rows[np.isin(ids, known)]
-        places = np.flatnonzero(np.isin(known, ids))
-        mean_of_others = (total - unused_rows) / max(len(known) - 1, 1)
-        for name, center in subtracted.items():
-            to_unused[name][ids] = _distances(rows, unused_mean, center)
-            to_others[name][places] = _distances(unused_rows, mean_of_others, center)
-    return to_unused, to_others
+        is_known = np.isin(ids, known)
+        mean_of_others = (total - rows[is_known]) / max(len(known) - 1, 1)
+        for name, center in centers.items():
+            distances = _distances(rows, total[None] / len(known), center)
+            distances[is_known] = _distances(rows[is_known], mean_of_others, center)
+            indicators[name][ids] = distances
+    return indicators
 
 
 def _distances(rows: np.ndarray, others: np.ndarray, center: np.ndarray) -> np.ndarray:
@@ -188,30 +172,31 @@ _LEAST_AREA = 0.9  # below it the unused rows do not stand out from others
 _ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "norm")
 
 
-def separation_of(unused_values: Distances, used_values: Distances) -> Separation:
-    """Find the best indicator by the values that unused and used rows have, (n,) each.
+def separation_of(indicators: Distances, unused: np.ndarray, used: np.ndarray) -> Separation:
+    """Find the indicator that separates unused from used rows best, by their IDs, (n,) int64 each.
 
-    The values of an unused row are those to the mean of the other ones. NaN stands for a row that
-    cannot be compared.
+    NaN stands for a row that cannot be compared.
     """
-    known = {name: values[~np.isnan(values)] for name, values in unused_values.items()}
+    known = {}
+    areas = {}
+    for name in _ORDER:
+        if name in indicators:
+            values = indicators[name][unused]
+            known[name] = values[~np.isnan(values)]
+            areas[name] = area_under_curve(known[name], indicators[name][used])
     largest = max(len(values) for values in known.values())
     if largest < _LEAST_UNUSED:
         rows = counted(largest, "row")
         reason = f"too few unused rows for comparison: {rows}, {_LEAST_UNUSED} are needed"
         return Separation("norm", None, None, reason)
 
-    areas = {}
-    for name in _ORDER:
-        if name in known:
-            areas[name] = area_under_curve(known[name], used_values[name])
     best = max(areas, key=lambda name: areas[name])
     area = areas[best]
     if area < _LEAST_AREA:
         reason = f"unused rows do not stand out: at best in {area:.2f} of pairs, by {best}"
         return Separation(best, area, None, reason)
     threshold = _threshold(known[best])
-    if np.nanmedian(used_values[best]) <= threshold:
+    if np.nanmedian(indicators[best][used]) <= threshold:
         return Separation(best, area, None, "half of the tokens are like unused rows")
     return Separation(best, area, threshold, "")
 
@@ -225,10 +210,9 @@ def area_under_curve(lower: np.ndarray, higher: np.ndarray) -> float:
     known = np.sort(higher[~np.isnan(higher)])
     if not len(known) or not len(lower):
         return 0.0
-    below = np.searchsorted(known, lower, side="left")
-    not_above = np.searchsorted(known, lower, side="right")
-    above_share = 1 - (below + not_above) / (2 * len(known))
-    return float(above_share.mean())
+    # Those below, twice, and those that are equal.
+    places = np.searchsorted(known, lower, "left") + np.searchsorted(known, lower, "right")
+    return float(1 - places.mean() / (2 * len(known)))
 
 
 def _threshold(unused_values: np.ndarray) -> float:

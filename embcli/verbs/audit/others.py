@@ -21,6 +21,8 @@ from embcli.wording import counted, first_of
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
 _LEAST_SIZE = 64  # of a matrix in which a part of zeros is none by chance
+# The largest number that can be stored; numbers of a weight are smaller.
+_LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57_344}
 # What is in the names of tensors that can have zeros, such as the rows of tokens without a text.
 _MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 
@@ -36,11 +38,14 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
             if not _MAY_BE_ZERO.search(name) and _has_block_of_zeros(values):
                 with_blocks.append(name)
 
-    # A mask can have infinite values.
+    # A mask can have infinite values. A bias of MLX is several of its scales away from 0.
     non_finite = []
+    swapped = []
     for name, value in largest.items():
         if "mask" not in name and not value < files.overflow_at:
             non_finite.append(name)
+        if value > largest.get(f"{name.removesuffix('scales')}biases", value):
+            swapped.append(name)
     yield from _said(
         "alarm",
         "non-finite",
@@ -49,8 +54,10 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
         "with NaN, infinite or overflowing values",
     )
     unscaled = _without_scale(files, largest)
-    fault = "without a scale: it is missing or zero, or config.json has no quantization_config"
+    fault = "without a scale: it is missing, zero or 1, or config.json has no quantization_config"
     yield from _said("alarm", "load", unscaled, "quantised weight", fault)
+    fault = "that are larger than the biases beside them: both names may be swapped"
+    yield from _said("finding", "load", swapped, "tensor of scales", fault)
     zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
     yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
     fault = "with a block of rows or columns of zeros"
@@ -88,6 +95,9 @@ def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:
             elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
                 weights[module] = tensor
     unscaled = weights.keys() - scaled
+    for module, tensor in weights.items():
+        if largest.get(tensor.name, 0) >= _LARGEST.get(tensor.dtype, np.inf):
+            unscaled.add(module)  # Its scale is 1 or more.
     if "quantization_config" not in checkpoint.config:
         int8 = {module for module in weights if module and weights[module].dtype == "int8"}
         unscaled = weights.keys() & (scaled | int8)

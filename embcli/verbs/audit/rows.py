@@ -6,6 +6,7 @@ import reprlib
 
 import numpy as np
 
+from embcli.encodings import Encoding
 from embcli.names import Fault
 from embcli.verbs.audit.finding import Finding, Found, Level
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -34,9 +35,9 @@ def check_broken(matrix: MatrixAudit) -> Found:
 
 def check_constant(matrix: MatrixAudit) -> Found:
     """Check that no column has the same value in all used rows."""
-    count = len(matrix.constant)
+    count = len(matrix.scan.constant)
     if count and len(matrix.measured) > 1:
-        columns = reprlib.repr(matrix.constant.tolist())
+        columns = reprlib.repr(matrix.scan.constant.tolist())
         text = (
             f"{count:,} of {counted(matrix.shape[1], 'column')} with the same value in all rows "
             f"of the {matrix.in_words}: {columns}"
@@ -60,16 +61,28 @@ def check_equal(matrix: MatrixAudit) -> Found:
     """Check that no two tokens have equal rows."""
     count = len(matrix.repeated)
     if count:
-        groups = first_of([" = ".join(map(str, group[:4])) for group in matrix.equal], 3)
+        groups = first_of([" = ".join(map(str, group[:4])) for group in matrix.scan.equal], 3)
         tokens = counted(count, "token")
         text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"
         # Without an encoding, the unused rows are not known.
+        # Without an encoding, the unused rows are not known.
+        encoding = matrix.files.encoding
         others = np.setdiff1d(matrix.repeated, matrix.candidates)
         least = max(_SHARE_EQUAL * len(matrix.measured), _LEAST_EQUAL)
-        if matrix.files.encoding and len(others) >= least:
+        if encoding is not None and (len(others) >= least or _have_run(others, encoding)):
             level = "finding"
         yield Finding(level, "equal", count, text, is_in_matrix=True)
+
+
+def _have_run(ids: np.ndarray, encoding: Encoding) -> bool:
+    """Return whether there are ten consecutive IDs of tokens that were not added.
+
+    Tokens that no text had are scattered, except reserved ones, which are added.
+    """
+    own = np.setdiff1d(ids, [*encoding.added])
+    steps = _LEAST_EQUAL - 1
+    return bool((own[steps:] - own[:-steps] == steps).any())
 
 
 def check_candidates(matrix: MatrixAudit) -> Found:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from contextlib import suppress
 
 import numpy as np
 
 from embcli.errors import InputError
-from embcli.names import Fault
+from embcli.files.checkpoint import Checkpoint
+from embcli.names import Fault, TokenLayer
 from embcli.verbs.audit.added import Trace
+from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
-from embcli.verbs.audit.outliers import outliers
+from embcli.verbs.audit.outliers import TIMES, outliers
 from embcli.wording import counted
 
 _MOST_TIMES = 1000  # that a drawn value is as large as a typical one, or the other way
@@ -20,6 +23,7 @@ _LEAST_VALUES = 10_000  # of a file, below which its matrices may be drawn as an
 # What the rows of added tokens are, by their trace.
 _TRACES: dict[Trace, str] = {
     "mean": "the mean of all rows",
+    "noise": "the mean of all rows plus small random numbers",
     "near": "nearly equal to one another",
     "copy": "copies of another row",
     "drawn": "as long as rows that a model draws",
@@ -48,38 +52,61 @@ def check_untrained(matrix: MatrixAudit) -> Found:
 
 
 def check_initial(matrix: MatrixAudit) -> Found:
-    """Check that the rows of a model with a config.json are not as they were initialised."""
+    """Check that the rows of a model are not as they were initialised."""
     checkpoint = matrix.files.checkpoint
-    if checkpoint is None or not checkpoint.roles.config:
-        return
+    if checkpoint is not None:
+        name = matrix.name
+        yield from as_initialised(checkpoint, matrix.initial, matrix.in_words, "initial", name)
+
+
+def as_initialised(
+    checkpoint: Checkpoint,
+    found: Iterable[Initial],
+    matrix: str,
+    kind: Fault,
+    layer: TokenLayer | None = None,
+) -> Found:
+    """Yield the rows of a matrix that are as they were initialised.
+
+    A model without a config.json, or a small file, can be drawn as an example.
+    """
     values = 0
     with suppress(InputError):  # An index names what its file lacks.
         values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
-    if values < _LEAST_VALUES:
+    if values < _LEAST_VALUES or not checkpoint.roles.config:
         return
-    for found in matrix.initial:
-        ids = tuple(range(found.first, found.stop))
+    for rows in found:
+        ids = tuple(range(rows.first, rows.stop))
         text = (
-            f"{rows_in_words(ids)} of the {matrix.in_words} look as initialised: "
-            f"{found.distribution} values around 0 in each column"
+            f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "
+            f"{rows.distribution} values around 0 in each column"
         )
-        yield Finding("finding", "initial", len(ids), text, layer=matrix.name, ids=ids)
+        yield Finding("finding", kind, len(ids), text, layer=layer, ids=ids)
 
 
 def check_outliers(matrix: MatrixAudit) -> Found:
     """Check that no used row is far longer or shorter than all others, or has far larger values.
 
-    Candidates, and added rows that were not trained, are short for another reason.
+    Added rows that were not trained are short for another reason, and so are candidates that are
+    about as long as unused rows. A head can choose a row after the last token if it is long.
     """
-    others = np.concatenate([[*matrix.unused], matrix.candidates, *matrix.untrained.values()])
-    used = np.setdiff1d(np.flatnonzero(matrix.norms > 0), others)
-    ids = tuple(used[outliers(matrix.norms[used], matrix.largest[used])].tolist())
-    if ids:
-        text = (
-            f"{rows_in_words(ids)} of the {matrix.in_words}: a norm or a largest value "
-            "20 times beyond those of all others"
-        )
-        yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
+    norms = matrix.norms
+    shortest = np.nanmin(norms[[*matrix.unused]], initial=np.inf)
+    is_alike = norms[matrix.candidates] > shortest / TIMES
+    candidates = matrix.candidates[is_alike]
+    others = np.concatenate([[*matrix.unused], candidates, *matrix.untrained.values()])
+    used = np.setdiff1d(np.flatnonzero(norms > 0), others)
+    found = used[outliers(norms[used], matrix.scan.largest[used])]
+    faults = {"a norm or a largest value 20 times beyond those of all others": found.tolist()}
+    if matrix.is_head:
+        limit = TIMES * norms[used].max(initial=0)
+        long = [row for row in matrix.by_use.get("padding", ()) if norms[row] > limit]
+        faults["after the last token, yet 20 times as long as the rows of tokens"] = long
+    for fault, rows in faults.items():
+        if rows:
+            text = f"{rows_in_words(rows)} of the {matrix.in_words}: {fault}"
+            ids = tuple(rows)
+            yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
 
 
 def check_scale(matrix: MatrixAudit) -> Found:
