@@ -99,10 +99,6 @@ def test_an_entry_with_several_questions_like_it_is_nearer():
     assert glossary._likeness(asked, two) > 1.05 * glossary._likeness(asked, one)
 
 
-def test_an_entry_stands_alone_only_if_one_of_its_questions_has_two_words_of_the_question():
-    assert glossary.explain("can you write my homework for me").sentences
-
-
 def test_a_negative_zero_is_a_word():
     assert glossary.explain("why is there a -0.0").entries[0].word == "float32"
 

@@ -62,7 +62,7 @@ _DIFFERENCE = re.compile(r"\bdiff\w*rences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
 _ALIKE = 6  # the power of likenesses that are added: the higher, the more the best one counts
-_LEAD = 0.1  # how much nearer it must be than the next one, as a share of its own nearness
+_AHEAD = 0.9  # the share of the nearness of an entry that stands alone that the next one may have
 _LEAST = 0.35  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
 _MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
@@ -195,16 +195,16 @@ def explain(word: str | None = None) -> Explanations:
     question = _DIFFERENCE.sub(r"\1 vs", word)
     asked = _asked_words(question)
     near = _nearest(asked)
-    sides = [_answer(_asked_words(side)) for side in _COMPARING.split(question, 1)]
     if not near:
         raise _not_explained(word)
     # Both sides of a comparison, unless an entry has a name of just its words.
-    both = [side for side in sides if side]
+    sides = [_answer(_asked_words(side)) for side in _COMPARING.split(question, 1)]
+    both = dict.fromkeys(side for side in sides if side)
     if len(both) == 2 and not any(asked in entry.phrases for entry in near):
-        return Explanations(tuple(dict.fromkeys(both)))
+        return Explanations(tuple(both))
     answer = _answer(asked)
     if answer:
-        others = [entry for entry in near if entry is not answer]
+        _, *others = near
         return Explanations((answer,), see_also=tuple(others))
     sentences = []
     for entry in near:
@@ -236,16 +236,14 @@ def _answer(asked: Set[str]) -> Entry | None:
     It is ahead of the next one, and one of its names or questions has two of the question's words:
     a single word does not tell what is asked about it, unless it is a name.
     """
-    if len(asked) == 1:
-        named_so = [entry for entry in entries() if asked in entry.phrases[: 1 + len(entry.also)]]
-        return named_so[0] if len(named_so) == 1 else None
     near = _nearest(asked)
     best, second, *_ = [*near.values(), 0, 0]
-    first = next(iter(near), None)
-    if first and best - second >= _LEAD * best:
-        most_shared = max(len(asked & phrase) for phrase in first.phrases)
-        return first if most_shared > 1 else None
-    return None
+    if second >= _AHEAD * best:
+        return None
+    first, *_ = near
+    is_name = asked in first.phrases[: 1 + len(first.also)]
+    has_two = any(len(asked & phrase) > 1 for phrase in first.phrases)
+    return first if is_name or has_two else None
 
 
 def _nearest(asked: Set[str]) -> dict[Entry, float]:
@@ -254,15 +252,13 @@ def _nearest(asked: Set[str]) -> dict[Entry, float]:
     That is how like the question the entry is, times the share of the question's words that are in
     any entry. So words that no entry has tell that a question is about something else.
     """
-    known = asked & _known_words()
-    if not known:
+    if not asked:
         return {}
-    share = _size(known) / _size(asked)
+    share = _size(asked & _known_words()) / _size(asked)
     nearness = {entry: share * _likeness(asked, entry) for entry in entries()}
     least = max(_LEAST, max(nearness.values()) / 2)
-    near = [entry for entry in nearness if nearness[entry] >= least]
-    near.sort(key=nearness.__getitem__, reverse=True)
-    return {entry: nearness[entry] for entry in near[:_MOST_CANDIDATES]}
+    nearest = sorted(nearness, key=nearness.__getitem__, reverse=True)[:_MOST_CANDIDATES]
+    return {entry: nearness[entry] for entry in nearest if nearness[entry] >= least}
 
 
 def _asked_words(question: str) -> frozenset[str]:
@@ -287,11 +283,8 @@ def _likeness(asked: Set[str], entry: Entry) -> float:
     is the share of its words that the entry has at all.
     """
     size = _size(asked)
-    powers = []
-    for phrase in entry.phrases:
-        alike = 2 * _size(asked & phrase) / (size + _size(phrase))
-        powers.append(alike**_ALIKE)
-    of_phrases = math.fsum(powers) ** (1 / _ALIKE)
+    alike = [2 * _size(asked & phrase) / (size + _size(phrase)) for phrase in entry.phrases]
+    of_phrases = math.pow(math.fsum(each**_ALIKE for each in alike), 1 / _ALIKE)
     of_words = _size(asked & entry.stems) / size
     return (1 - _OF_WORDS) * of_phrases + _OF_WORDS * of_words
 
