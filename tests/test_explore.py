@@ -393,6 +393,12 @@ async def test_a_vocabulary_is_searched_as_pages_spell_it():
         assert len(containing(app.words, "e")) == 50
 
 
+async def test_enter_goes_to_the_first_token_that_begins_with_what_is_typed():
+    async with walk(model=embcli.seeded(dim=2)) as (app, pilot):
+        await press(pilot, "slash", *"Pari", "enter")
+        assert app.screen.lines.row in {6342, 40313}, "Paris, with a space before it or without"
+
+
 # --- notes, words and sizes of any kind -----------------------------------------------------------
 
 

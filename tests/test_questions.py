@@ -16,7 +16,8 @@ from embcli.verbs import explain as glossary
 # "held out" and "unseen" ones were measured before an entry was written for any of them. "heard"
 # ones were asked by readers who did not find an answer, or found it in a list; "whole sentences"
 # were invented before their answers were seen, and then found by words that entries got, as were
-# those "in sentences". Those "elsewhere" are about something else: no word answers.
+# those "in sentences" and "in sentences of readers". Those "elsewhere" are about something else: no
+# word answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {
@@ -38,20 +39,22 @@ def test_at_least_95_of_100_questions_find_their_entry():
 
 def test_at_least_98_of_100_entries_that_stand_alone_are_right():
     alone = {question: found for question, found in FOUND.items() if not IS_UNSURE[question]}
-    assert len(alone) >= 0.6 * len(QUESTIONS)
+    assert len(alone) >= 0.8 * len(QUESTIONS)
     wrong = {
         question: found for question, found in alone.items() if QUESTIONS[question] not in found
     }
     assert len(wrong) <= 0.02 * len(alone), wrong
 
 
-def test_no_entry_is_near_9_of_10_questions_about_something_else():
-    answered = {}
+def test_no_entry_is_near_8_of_10_questions_about_something_else_and_few_seem_answered():
+    answers = {}
     for question in ELSEWHERE:
         with contextlib.suppress(embcli.InputError):
-            answered[question] = [entry.word for entry in glossary.explain(question).entries]
-    assert len(answered) <= 0.1 * len(ELSEWHERE), answered
-    assert "what is a neural network" not in answered
+            answers[question] = glossary.explain(question)
+    assert len(answers) <= 0.2 * len(ELSEWHERE), [*answers]
+    alone = [question for question, answer in answers.items() if not answer.sentences]
+    assert len(alone) <= 0.03 * len(ELSEWHERE), alone
+    assert "what is a neural network" not in answers
 
 
 @pytest.mark.parametrize(
@@ -81,10 +84,19 @@ def test_an_entry_that_is_ahead_is_shown_whole_and_the_next_ones_are_named(in_pr
     snapshot("explain/see-also.txt", in_process.ok("explain", question, "--width", "80").text)
 
 
-def test_an_entry_stands_alone_only_if_it_has_all_words_of_the_question():
+def test_words_that_no_entry_has_make_all_entries_less_near():
     question = "what rows does a cosine have"
-    assert not glossary.explain(question).sentences
-    assert glossary.explain(question + " with violets").sentences
+    assert not glossary.explain(question + " with violets").sentences
+    with pytest.raises(embcli.InputError, match="no entry is near it"):
+        glossary.explain(question + " with violets and tulips")
+
+
+def test_an_entry_with_several_questions_like_it_is_nearer():
+    text = [glossary.Block("prose", "slow lookup of rows")]
+    one = glossary.Entry("x", "", text, asked=["slow rows"])
+    two = glossary.Entry("x", "", text, asked=["slow rows", "slow lookup"])
+    asked = frozenset({"slow", "row", "lookup"})
+    assert glossary._likeness(asked, two) > 1.05 * glossary._likeness(asked, one)
 
 
 def test_a_negative_zero_is_a_word():

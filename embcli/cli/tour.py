@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from embcli.cli.groups import TourOptions
 
 _KEYS = "Enter continues, b goes back, q quits: "
-_FIRST_TRY = "Your answer (? gives a hint, Enter skips, b goes back, q quits): "
+_FIRST_TRY = "Your answer ({}; ? gives a hint, Enter skips, b goes back, q quits): "
 _NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
@@ -60,7 +60,7 @@ class TourStep:
     words: str
     question: str = ""
     answers: Strings = ()  # the first one is shown
-    kind: str = "numbers"  # a name in data/answers.json
+    kind: str = "numbers"  # of its answers: a name in data/answers.json
     rules: _Rules = field(default_factory=list)  # of this question, before those of its kind
     hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
@@ -328,7 +328,7 @@ def _read_answer(step: TourStep) -> str:
 
     Return the last one; Enter alone is one only if it is the first.
     """
-    answer = _read_line(_FIRST_TRY)
+    answer = _read_line(_FIRST_TRY.format(step.kind))
     for _ in range(2):
         wants_hint = _wants_hint(answer)
         is_final = answer in ("", _BACK, _QUIT) or step.is_right(answer)

@@ -17,6 +17,7 @@ from embcli.explore.view import ExplorerScreen, ListTable, right
 from embcli.tokens import shown, tokens_of
 
 _TOKEN_CELLS = 40
+_MOST_TOKENS = 1000  # of a text that are listed
 _SPACE = shown(b" ")
 
 
@@ -85,14 +86,18 @@ class FindScreen(ExplorerScreen):
 
     @on(Input.Changed, "#text")
     def list_rows(self) -> None:
-        """List the tokens of the text and the words that contain its last word."""
+        """List the tokens of the text and the words that contain its last word.
+
+        A part of a word, which is several tokens, has the cursor at the first word with it.
+        """
         text = self.query_one("#text", Input).value
         most_tokens = 1000
         model = self.matrix.model
         tokens = []
         with suppress(EmbcliError):  # a file of vectors does not have the word
             tokens = model.tokens(text).ids[:most_tokens].tolist()
-        self.ids = [*tokens, *containing(self.app.words, text)]
+        words = containing(self.app.words, text)
+        self.ids = [*tokens, *words]
 
         table = self.query_one(ListTable)
         table.clear()
@@ -101,6 +106,8 @@ class FindScreen(ExplorerScreen):
             kind = f"token {place}" if place < len(tokens) else "word"
             row = right(str(self.ids[place]))
             table.add_row(kind, row, Text(fitted(shown(token), _TOKEN_CELLS)))
+        if words and 1 == len(text.split()) < len(tokens):
+            table.move_cursor(row=len(tokens))
         self.show_title()
 
     def action_move(self, movement: str) -> None:
@@ -118,10 +125,9 @@ class FindScreen(ExplorerScreen):
 
 def containing(words: list[str], text: str) -> list[int]:
     """Return the places of words that contain the last word of a text, the shortest first."""
-    words_of_text = text.lower().split()
-    if not words_of_text:
+    *_, last_word = ["", *text.lower().split()]
+    if not last_word:
         return []
-    last_word = words_of_text[-1]
     found = [place for place, word in enumerate(words) if last_word in word]
     found.sort(key=lambda place: len(words[place]))
     return found[:TOP]

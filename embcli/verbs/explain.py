@@ -36,24 +36,24 @@ _COMMON_WORDS = frozenset(
     re.findall(
         r"\w+",
         """
-        a about actually after again all already also although always am an and any anybody anyone
-        anything are aren as at be because become becomes been before being belong best better
-        between both by call called calls came can cannot certain come comes could
-        couldn deal deals decide decided decides did didn differ difference differences different
-        differs directly do does doesn doing don done down during each else embcli ever every
-        everything everywhere exactly explain few find fine fit fits for from get getting give given
-        gives go goes good got had happen happens has hasn have haven having he her here him his how
-        i if in instead into is isn it its just kind know less let like look looks make makes many
-        me mean means might mine more most much must my need needed needs never nice normally not
-        nothing of ok on once one only or other our ours out over own people person please possible
-        possibly problem problems purpose put really reason said same say says see she should
-        shouldn show shows simply so solve solves some somebody someone something sort stand stands
-        still such take takes tell than thanks that the their theirs then there these they thing
-        things this those though three through to too tried try two understand up us use used using
-        usually versus vs want was wasn way we well weren what when where whether which while who
-        whole whom whose why will with won work works would wouldn yet you your yours
-        arent cant didnt diffrence diffrent doesnt dont hows idk im isnt ive lets shouldnt thats
-        whats wheres whos whys wont wouldnt
+        a about actual actually after again all already also although always am an and any anybody
+        anyone anything are aren as at be because become becomes been before being belong best
+        better between both by call called calls came can cannot certain come comes completely
+        considered could couldn deal deals decide decided decides did didn differ difference
+        differences different differs directly do does doesn doing don done down during each earth
+        else embcli entire ever every everything everywhere exactly explain few find fine fit fits
+        for from get getting give given gives go goes good got had happen happens has hasn have
+        haven having he her here him his how i if in instead into is isn it its just kind know less
+        let like look looks make makes many maybe me mean means might mine more most much must my
+        myself need needed needs never nice nobody normally not nothing of ok on once one only or
+        other our ours out over own people person please possible possibly problem problems purpose
+        put ran really reason rid said same say says see she should shouldn show shows simply so
+        solve solves some somebody someone something sort stand stands still stuff such take takes
+        tell than thanks that the their theirs then there these they thing things this those though
+        three through to too tried try two understand up us use used using usually versus vs want
+        was wasn way we well weren what when where whether which while who whole whom whose why will
+        with won work works would wouldn yet you your yours arent cant didnt diffrence diffrent
+        doesnt dont hows idk im isnt ive lets shouldnt thats whats wheres whos whys wont wouldnt
         """,
     )
 )
@@ -61,10 +61,9 @@ _COMMON_WORDS = frozenset(
 _DIFFERENCE = re.compile(r"\bdiff\w*rences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
-_MOST = 0.7  # the share of a question's words that an entry must have to stand alone
-_SURE = 0.6  # how near to a question an entry must be to stand alone, from 0 to 1
-_LEAD = 0.07  # how much nearer it must be than the next one
-_LEAST = 0.3  # how near an entry must be to be offered; half as near as the nearest, too
+_ALIKE = 6  # the power of likenesses that are added: the higher, the more the best one counts
+_AHEAD = 0.9  # the share of the nearness of an entry that stands alone that the next one may have
+_LEAST = 0.35  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
 _MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
 _SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
@@ -176,8 +175,8 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry that answers it, if one has most of its words and is ahead
-    of all others, and names the next ones; otherwise at most five candidates, each with the
+    not count. A question finds the entry that answers it, if one is like it and ahead of all
+    others, and names the next ones; otherwise at most five candidates, each with the
     sentence that fits best. "One vs another" and "the difference between one and another" find
     both. Raises InputError for a word that is not explained, with words of similar spelling, and
     for a question that no entry is near.
@@ -196,16 +195,16 @@ def explain(word: str | None = None) -> Explanations:
     question = _DIFFERENCE.sub(r"\1 vs", word)
     asked = _asked_words(question)
     near = _nearest(asked)
-    sides = [_answer(_asked_words(side)) for side in _COMPARING.split(question, 1)]
     if not near:
         raise _not_explained(word)
     # Both sides of a comparison, unless an entry has a name of just its words.
-    both = [side for side in sides if side]
-    if len(both) == 2 and max(near.values()) < 1:
-        return Explanations(tuple(dict.fromkeys(both)))
+    sides = [_answer(_asked_words(side)) for side in _COMPARING.split(question, 1)]
+    both = dict.fromkeys(side for side in sides if side)
+    if len(both) == 2 and not any(asked in entry.phrases for entry in near):
+        return Explanations(tuple(both))
     answer = _answer(asked)
     if answer:
-        others = [entry for entry in near if entry is not answer]
+        _, *others = near
         return Explanations((answer,), see_also=tuple(others))
     sentences = []
     for entry in near:
@@ -234,37 +233,32 @@ def _parts(question: str) -> Iterator[str]:
 def _answer(asked: Set[str]) -> Entry | None:
     """Return the entry that surely answers a question, if there is one.
 
-    It has a name of just the question's words; or it has most of them, if there are several, is
-    near enough to the question, and is ahead of the next one. One word that is not a name does not
-    tell what is asked about it.
+    It is ahead of the next one, and one of its names or questions has two of the question's words:
+    a single word does not tell what is asked about it, unless it is a name.
     """
-    named_so = [entry for entry in entries() if asked in entry.phrases[: 1 + len(entry.also)]]
-    if len(named_so) == 1:
-        return named_so[0]
     near = _nearest(asked)
     best, second, *_ = [*near.values(), 0, 0]
-    first = next(iter(near), None)
-    if first and len(asked) > 1 and best >= _SURE and best - second >= _LEAD:
-        its_words = _size(asked & first.stems)
-        return first if its_words >= _MOST * _size(asked) else None
-    return None
+    if second >= _AHEAD * best:
+        return None
+    first, *_ = near
+    is_name = asked in first.phrases[: 1 + len(first.also)]
+    has_two = any(len(asked & phrase) > 1 for phrase in first.phrases)
+    return first if is_name or has_two else None
 
 
 def _nearest(asked: Set[str]) -> dict[Entry, float]:
     """Return the entries near to a question, at most five, the nearest first: how near each is.
 
-    That is from 0 to 1: how like the question the entry is, times the share of the question's words
-    that are in any entry. So words that no entry has tell that a question is about something else.
+    That is how like the question the entry is, times the share of the question's words that are in
+    any entry. So words that no entry has tell that a question is about something else.
     """
-    known = asked & _known_words()
-    if not known:
+    if not asked:
         return {}
-    share = _size(known) / _size(asked)
+    share = _size(asked & _known_words()) / _size(asked)
     nearness = {entry: share * _likeness(asked, entry) for entry in entries()}
     least = max(_LEAST, max(nearness.values()) / 2)
-    near = [entry for entry in nearness if nearness[entry] >= least]
-    near.sort(key=nearness.__getitem__, reverse=True)
-    return {entry: nearness[entry] for entry in near[:_MOST_CANDIDATES]}
+    nearest = sorted(nearness, key=nearness.__getitem__, reverse=True)[:_MOST_CANDIDATES]
+    return {entry: nearness[entry] for entry in nearest if nearness[entry] >= least}
 
 
 def _asked_words(question: str) -> frozenset[str]:
@@ -282,17 +276,17 @@ def _known_words() -> frozenset[str]:
 
 
 def _likeness(asked: Set[str], entry: Entry) -> float:
-    """Return how like a question an entry is, from 0 to 1.
+    """Return how like a question an entry is: about 1 if it has a question of the same words.
 
-    One part is the share of words that the question and the nearest of the entry's names and
-    questions have in common; the other is the share of its words that the entry has at all.
+    One part is the share of words that the question has in common with the names and questions of
+    the entry: with the nearest above all, but several near ones count for more than one. The other
+    is the share of its words that the entry has at all.
     """
     size = _size(asked)
-    of_phrases = []
-    for phrase in entry.phrases:
-        of_phrases.append(2 * _size(asked & phrase) / (size + _size(phrase)))
+    alike = [2 * _size(asked & phrase) / (size + _size(phrase)) for phrase in entry.phrases]
+    of_phrases = math.pow(math.fsum(each**_ALIKE for each in alike), 1 / _ALIKE)
     of_words = _size(asked & entry.stems) / size
-    return (1 - _OF_WORDS) * max(of_phrases) + _OF_WORDS * of_words
+    return (1 - _OF_WORDS) * of_phrases + _OF_WORDS * of_words
 
 
 def _size(words: Iterable[str]) -> float:
