@@ -519,10 +519,12 @@ def test_quit_prints_the_command_of_the_screen_and_ctrl_z_is_a_break():
     child.send(":299\r")  # It is typed at once.
     child.expect("299 of 300")
     child.send(b"\xff\xc3(")  # This is invalid UTF-8; a key that is read with it is lost.
-    is_moved = False
-    while not is_moved:
+    for _ in range(TIMEOUT):
         child.send("k")
-        is_moved = child.expect(["29[0-8] of 300", pexpect.TIMEOUT], timeout=1) == 0
+        answer = child.expect(["29[0-8] of 300", pexpect.TIMEOUT], timeout=1)
+        if answer == 0:
+            break
+    assert answer == 0
     child.send("qj")  # What is typed behind q is dropped.
     command = r"embcli weights --vocab 300 --dim 20 --rows 2\d\d:300 --columns 0:\d"
     assert re.fullmatch(command, left_on(child))
