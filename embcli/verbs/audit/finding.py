@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from embcli.errors import InputError, check_choice
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, Strings, TokenLayer
 from embcli.records import Document
-from embcli.wording import Sentence, first_of
+from embcli.wording import first_of
 
 Level = Literal["remark", "finding", "alarm"]
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
@@ -74,7 +74,7 @@ def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
         hint = "findings is the default" if kind == "default" else ""
         check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS), hint)
         if kind in ("all", "none") and len(kinds) > 1:
-            raise InputError(Sentence("{fail_on} takes {kind} only by itself", kind=kind))
+            raise InputError("{fail_on} takes {kind} only by itself", kind=kind)
     return kinds
 
 

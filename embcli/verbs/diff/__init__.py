@@ -39,7 +39,6 @@ from embcli.verbs.diff.tokens import (
     differences,
     different_rules,
 )
-from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Head
@@ -254,7 +253,7 @@ def vocabulary(model: Opened) -> Vocabulary:
     encoding = model.source.encoding
     name = model.source.origin.name
     if encoding is None:
-        raise InputError(Sentence("the tokens of {name!r} are unknown: give {encoding}", name=name))
+        raise InputError("the tokens of {name!r} are unknown: give {encoding}", name=name)
     return Vocabulary(name, encoding)
 
 
