@@ -77,7 +77,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
         if finding.kind in ("padding", "candidates", "not-asked", "not-checked"):
             continue  # Other lines say that.
         text = finding.text
-        if finding.is_in_matrix and finding.ids:
+        if finding.ids and finding.kind in ("zero", "non-finite", "head"):
             text += f": {first_rows(finding.ids, audit.files.encoding, audit.top)}"
         yield Fact(finding.kind, text, is_bad=finding.level == "alarm")
 
