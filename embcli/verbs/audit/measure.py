@@ -165,6 +165,14 @@ class Separation(NamedTuple):
     threshold: float | None
     reason: str
 
+    def candidates(self, values: Distances, rows: np.ndarray) -> np.ndarray:
+        """Return those of some rows that are candidates, (n,) int64, the lowest first."""
+        if self.threshold is None:
+            return rows[:0]
+        chosen = values[self.indicator][rows]
+        count = np.count_nonzero(chosen <= self.threshold)
+        return rows[np.argsort(chosen, kind="stable")[:count]]
+
 
 _LEAST_UNUSED = 8  # rows, below which an area says little
 _LEAST_AREA = 0.9  # below it the unused rows do not stand out from others

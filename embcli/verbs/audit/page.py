@@ -170,7 +170,7 @@ _INDICATORS = {
 def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     """Return a table of the candidates that resemble unused rows most."""
     matrix = audit.listed
-    ids = matrix.ranked[excerpt.places]
+    ids = matrix.candidates[excerpt.places]
     labels = id_labels(ids, audit.files.encoding)
     for name, values in matrix.values.items():
         cells = written(values[ids], audit.style.precision)
