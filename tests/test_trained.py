@@ -95,7 +95,7 @@ def test_a_diff_says_that_rows_only_in_tuned_look_untrained(in_process):
     assert f"\n{finding.text}\n" in in_process("diff", "base", "m").text
 
 
-@pytest.mark.parametrize(("shared", "own"), [(0, 1), (0.05, 0.01)])
+@cases
 def test_added_rows_that_were_moved_apart_are_trained(shared, own):
     """From the mean, training moves rows in similar directions."""
     old = trained()
@@ -115,10 +115,7 @@ def test_rows_as_long_as_a_model_draws_them_are_told_by_other_lengths(others, ki
     assert found(audit, kind) == [(level, (*NEW,))]
 
 
-@pytest.mark.parametrize(
-    ("old_rows", "kind", "level"),
-    [(0, "untrained", "finding"), (1, "possibly-untrained", "remark")],
-)
+@cases
 def test_added_rows_like_those_without_a_token_look_untrained(old_rows, kind, level):
     old = trained()
     drawn = 0.02 * normal(old_rows + 4 + 20, DIM, 3)
@@ -207,14 +204,14 @@ def test_values_far_larger_or_smaller_than_the_model_draws_are_a_finding(factor,
     assert found_rows == ([("finding", ())] if is_finding else [])
 
 
-@pytest.mark.parametrize(("copies", "level"), [(9, "remark"), (10, "finding")])
+@cases
 def test_many_tokens_with_the_row_of_another_are_a_finding(copies, level):
     matrix = trained()
     matrix[100 : 100 + copies] = matrix[:copies]
     assert found(audited(matrix, words_with_names()), "equal") == [(level, ())]
 
 
-@pytest.mark.parametrize(("step", "level"), [(1, "finding"), (2, "remark")])
+@cases
 def test_ten_equal_rows_of_consecutive_tokens_are_a_finding(step, level):
     """They are less than a hundredth of all."""
     matrix = trained(1200)
@@ -237,7 +234,7 @@ def test_a_zero_row_of_learned_positions_is_an_alarm():
     assert audit.broken == ("positions",)
 
 
-@pytest.mark.parametrize(("has_bytes", "level"), [(True, "remark"), (False, "alarm")])
+@cases
 def test_a_zero_row_of_the_unknown_token_may_be_there_if_bytes_spell_all(has_bytes, level):
     names = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256 * has_bytes)), *"abc"]
     vocabulary = numbered(names)
