@@ -73,6 +73,10 @@ def found_kinds(audit: Audit, level: str) -> list[str]:
     return [finding.kind for finding in audit.findings if finding.level == level]
 
 
+def misfits() -> list[str]:
+    return [finding.text for finding in audited().findings if finding.kind == "fit"]
+
+
 def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process):
     audit = audited()
 
@@ -346,8 +350,8 @@ def test_vocab_size_is_that_of_the_rows(vocab_size, is_finding):
 @cases
 def test_the_dimension_of_config_json_is_that_of_the_rows(settings, is_finding):
     write_json("config.json", **config(**settings))
-    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
-    assert any("rows of its token matrix have 8 columns" in text for text in texts) == is_finding
+    wrong = "rows of its token matrix have 8 columns"
+    assert any(wrong in text for text in misfits()) == is_finding
 
 
 @cases
@@ -403,8 +407,7 @@ def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding():
         Path("m", name).unlink()
     write_json("vocab.json", a=0, b=1, c=1)
     Path("m/merges.txt").write_text("#version: 0.2\n")
-    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
-    assert any("gives two tokens one ID" in text for text in texts)
+    assert any("gives two tokens one ID" in text for text in misfits())
 
 
 def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
@@ -415,11 +418,10 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, made))
         tokenizer.add_special_tokens(NAMES)
         tokenizer.save("m/tokenizer.json")
-        texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
         count = 1 if made == merges[::-1] else len(made)  # The others are of tokens made later.
         lost = ", ".join(map(repr, sorted(letters[3 + count :])))
         expected = [f"tokenizer.json: no merge of earlier tokens makes {lost}"]
-        assert texts == expected[: 3 - count]
+        assert misfits() == expected[: 3 - count]
 
 
 @cases
@@ -430,8 +432,7 @@ def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_fi
     tokenizer.add_special_tokens(NAMES)
     described = json.loads(tokenizer.to_str())
     write_json("tokenizer.json", **described | change)
-    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
-    assert texts == [text] * bool(text)
+    assert misfits() == [text] * bool(text)
 
 
 @pytest.mark.parametrize("lost", ["", "pre_tokenizer", "decoder"])
