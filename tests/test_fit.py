@@ -127,10 +127,8 @@ def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
 
 @pytest.mark.parametrize(("rows", "level"), [(np.ones(16, int), "alarm"), (range(16), "finding")])
 def test_equal_rows_of_positions_are_found(rows, level):
-    tensors = dict(BERT)
-    tensors["embeddings.position_embeddings.weight"] = vectors(3, 15)[np.array(rows) % 15]
-    save_file(tensors, "m/model.safetensors")
-    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+    positions = vectors(3, 15)[np.array(rows) % 15]
+    write_bert(BERT | {"embeddings.position_embeddings.weight": positions})
     assert audited().kinds(level) == ("positions",)
 
 
@@ -201,14 +199,18 @@ BERT = {
 }
 
 
+def write_bert(tensors: dict[str, np.ndarray]) -> None:
+    save_file(tensors, "m/model.safetensors")
+    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+
+
 @pytest.mark.parametrize("name", [None, *list(BERT)[1:]])
 def test_tensors_that_change_all_token_rows_are_finite(name, in_process):
-    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
     tensors = dict(BERT)
     if name is not None:
         tensors[name] = tensors[name].copy()
         tensors[name].flat[-1] = np.nan
-    save_file(tensors, "m/model.safetensors")
+    write_bert(tensors)
 
     audit = audited()
 
@@ -377,8 +379,7 @@ def test_a_token_matrix_that_was_saved_empty_is_named_as_that(in_process):
 def test_a_file_without_what_the_first_block_needs_is_not_sound(missing):
     tensors = dict(BERT)
     del tensors[missing]
-    save_file(tensors, "m/model.safetensors")
-    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+    write_bert(tensors)
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
     assert "is a 'bert' model, and it has no" in audit.findings[1].text
