@@ -439,8 +439,7 @@ def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_fi
 @pytest.mark.parametrize("lost", ["", "pre_tokenizer", "decoder"])
 def test_a_byte_level_tokenizer_that_changes_a_text_is_a_finding(lost):
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    vocab = {spelling: token_id for token_id, spelling in enumerate(alphabet)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(numbered(alphabet), []))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     described = json.loads(tokenizer.to_str())
