@@ -383,14 +383,12 @@ def _shown_character(character: str, previous: str) -> str:
     is_virama = unicodedata.combining(character) == 9
     varies_in_width = category == "Mc" or is_virama or character in _JOINING
     if not character.isprintable() or varies_in_width:
-        return _escape(ord(character))
+        return _escape(character)
     has_base = previous.isalpha() or unicodedata.category(previous) in _MARKS
     return f"◌{character}" if category in _MARKS and not has_base else character
 
 
-def _escape(code: int) -> str:
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    return f"\\U{code:08x}"
+def _escape(character: str) -> str:
+    if "\x80" <= character <= "\xff":
+        return f"\\u{ord(character):04x}"
+    return character.encode("unicode_escape").decode()
