@@ -130,6 +130,9 @@ def vectors_in_array(data: bytes, name: str) -> np.ndarray:
         ) from None
 
 
+_NO_DIRECTION = "{what} is zero and has no direction; use {metric} dot or l2"
+
+
 def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
     """Return the vector of a query, (D,) float64; queries count from 1.
 
@@ -145,7 +148,7 @@ def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.nda
         for ids in query.minus:
             vector -= _mean_row(ids, layer, metric, has_terms)
     if metric == "cosine" and not vector.any():
-        raise _without_direction(f"query {number:,}")
+        raise InputError(_NO_DIRECTION, what=f"query {number:,}")
     return vector
 
 
@@ -161,9 +164,5 @@ def _mean_row(ids: np.ndarray, layer: Layer, metric: Metric, is_term: bool) -> n
     length = float(np.linalg.norm(mean))
     if not length:
         names = ", ".join(str(row) for row in ids[:8])
-        raise _without_direction(f"the mean row of ID {names}")
+        raise InputError(_NO_DIRECTION, what=f"the mean row of ID {names}")
     return mean / length if is_term else mean
-
-
-def _without_direction(what: str) -> InputError:
-    return InputError("{what} is zero and has no direction; use {metric} dot or l2", what=what)
