@@ -96,17 +96,18 @@ class Diff(Result, verb="diff"):
         return bool(self._why_no)
 
     @property
-    def has_other_rows(self) -> bool:
-        """Whether the two matrices differ, whatever the output heads do."""
-        return bool(differences(self.counts, "row") or self.other_shapes)
+    def row_differences(self) -> list[str]:
+        """What differs in the two matrices, in words, whatever the output heads do."""
+        found = differences(self.counts, "row")
+        if self.other_shapes:
+            found.append(self.other_shapes)
+        return found
 
     @property
     def _why_no(self) -> str:
-        reasons = differences(self.counts, "row")
+        reasons = self.row_differences
         if self.head is not None and self.head.different:
             reasons.append(f"in the output head {self.head._why_no}")
-        if self.other_shapes:
-            reasons.append(self.other_shapes)
         reasons += self.rules or ()
         return ", ".join(reasons)
 
