@@ -132,11 +132,8 @@ def untrained(
     found: dict[Trace, np.ndarray] = {}
     copies = [row for group in scan.equal if not {*group} <= names.keys() for row in group]
     found["copy"] = added.taken(np.isin(added.ids, copies))
-    is_near = added.near_another()
-    is_at_mean = added.at(mean)
-    found["near"] = added.ids[is_near & ~is_at_mean]
-    found["mean"] = added.ids[is_at_mean]
-    added.taken(is_near | is_at_mean)
+    found["near"] = added.taken(added.near_another() & ~added.at(mean))
+    found["mean"] = added.taken(added.at(mean))
     found["noise"] = added.taken(added.around(mean))
     found["pieces"] = added.taken(added.mean_of_pieces(names, files.encoding))
     is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread

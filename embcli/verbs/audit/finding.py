@@ -36,9 +36,7 @@ class Finding(NamedTuple):
     ids: tuple[int, ...] = ()  # the rows
 
     def document(self) -> Document:
-        document = self._asdict()
-        document["ids"] = [*self.ids[:_MOST_IDS]]
-        return document
+        return self._asdict() | {"ids": [*self.ids[:_MOST_IDS]]}
 
 
 Found = Iterator[Finding]  # what a check yields

@@ -55,9 +55,6 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield _refusal("it has no tokens (tokenizer.ggml.tokens)")
 
 
-_FAILS = "loads it, and fails at each text"  # It aborts, or computes no numbers.
-
-
 def _refusal(text: str, reaction: str = "refuses it") -> Finding:
     return Finding("alarm", "load", 1, f"llama.cpp {reaction}: {text}")
 
@@ -190,7 +187,9 @@ def _check_value(header: GgufHeader, key: str, rule: JsonObject, sizes: JsonObje
         yield _refusal(f"{text} was unknown in October 2026")
     whole = sizes.get(rule.get("divides", ""))
     if not value >= rule.get("least", value) or (whole and whole % (value or 1)):
-        yield _refusal(f"{text} must be {rule.get('must_be', 'a number')}", _FAILS)
+        # It aborts then, or computes no numbers.
+        reaction = "loads it, and fails at each text"
+        yield _refusal(f"{text} must be {rule.get('must_be', 'a number')}", reaction)
 
 
 def _expected(

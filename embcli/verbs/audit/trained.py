@@ -54,8 +54,9 @@ def check_initial(matrix: MatrixAudit) -> Found:
     """Check that the rows of a model are not as they were initialised."""
     checkpoint = matrix.files.checkpoint
     if checkpoint is not None:
-        name = matrix.name
-        yield from as_initialised(checkpoint, matrix.initial, matrix.in_words, "initial", name)
+        yield from as_initialised(
+            checkpoint, matrix.initial, matrix.in_words, "initial", matrix.name
+        )
 
 
 def as_initialised(
