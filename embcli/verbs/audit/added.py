@@ -54,13 +54,9 @@ class AddedRows:
         self.rows = self.rows[~is_taken]
         return ids
 
-    @property
-    def norms(self) -> np.ndarray:
-        return norms_of(self.rows)
-
     def _within(self, distances: np.ndarray, share: float) -> np.ndarray:
         """Return which distances are at most a share of the spread, or come from rounding."""
-        rounding = _ROUNDING.get(self._layer.dtype, 0.0) * self.norms
+        rounding = _ROUNDING.get(self._layer.dtype, 0.0) * norms_of(self.rows)
         return distances <= share * self._spread + rounding
 
     def at(self, mean: np.ndarray) -> np.ndarray:
@@ -141,7 +137,7 @@ def untrained(
     found["ordinary"] = np.setdiff1d(rows.ids[rows.at(mean)], files.padding_rows)
 
     trace: Trace = "length"
-    has_length = _has_length(added.norms, files, layer)
+    has_length = _has_length(norms_of(added.rows), files, layer)
     is_ordinary = _has_length(norms, files, layer).mean() > 0.01
     is_told = has_length.all() and added.rows.size >= _LEAST_DRAWN and not is_ordinary
     if is_told and look_drawn(added.rows[None])[0]:
