@@ -39,8 +39,10 @@ class EmbcliError(Exception):
     """
 
     def __init__(self, message: str | Sentence, hint: str = "", **values: object) -> None:
-        self.message = Sentence(str(message), **values) if values else message
-        super().__init__(shortened(str(self.message)))
+        if values:
+            message = Sentence(str(message), **values)
+        super().__init__(shortened(str(message)))
+        self.message = message
         self.hint = hint
 
 
