@@ -148,9 +148,7 @@ def is_text(data: bytes) -> bool:
 
 def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> InputError:
     """Return the error that names a file and says why it cannot be read."""
-    return InputError(
-        Sentence("cannot read {path!r}: {reason}", path=str(path), reason=reason), hint
-    )
+    return InputError("cannot read {path!r}: {reason}", hint, path=str(path), reason=reason)
 
 
 def unreadable(path: Path | str, error: OSError | ValueError) -> InputError:

@@ -27,7 +27,8 @@ class EmbcliError(Exception):
     """Something that the user can correct; the message names the value, the reason and the cure.
 
     The hint is a second line, with what to do instead. `str(error)` names parameters as Python does
-    (`dim`); `error.message` may be a Sentence, in which the command puts flags (`--dim`).
+    (`dim`); `error.message` may be a Sentence, in which the command puts flags (`--dim`). A message
+    that is given with values is the template of one.
 
     >>> import embcli
     >>> try:
@@ -37,7 +38,9 @@ class EmbcliError(Exception):
     dim must be at least 1, not 0
     """
 
-    def __init__(self, message: str | Sentence, hint: str = "") -> None:
+    def __init__(self, message: str | Sentence, hint: str = "", **values: object) -> None:
+        if values:
+            message = Sentence(str(message), **values)
         super().__init__(shortened(str(message)))
         self.message = message
         self.hint = hint
@@ -182,12 +185,12 @@ def whole_number(
     except TypeError:
         wrong = "{parameter} must be a whole number, not {given}"
         given = repr(value)[:60]
-        raise WrongTypeError(Sentence(wrong, parameter=name, given=given)) from None
+        raise WrongTypeError(wrong, parameter=name, given=given) from None
     if not least <= number <= most:
         wrong = "{parameter} must be from {least} to {most}, not {given}"
         if most == math.inf:
             wrong = "{parameter} must be at least {least}, not {given}"
-        raise error(Sentence(wrong, parameter=name, least=least, most=most, given=number))
+        raise error(wrong, parameter=name, least=least, most=most, given=number)
     return number
 
 
@@ -200,10 +203,10 @@ def check_number(parameter: str, value: Any, least: float) -> None:
     is_number = isinstance(value, Real)
     if not is_number:
         wrong = "{parameter} must be a number, not {given!r}"
-        raise WrongTypeError(Sentence(wrong, parameter=name, given=value))
+        raise WrongTypeError(wrong, parameter=name, given=value)
     if not least <= value <= _LARGEST_FLOAT32:
         wrong = "{parameter} must be a finite float32 of at least {least}, not {given}"
-        raise RangeError(Sentence(wrong, parameter=name, least=least, given=value))
+        raise RangeError(wrong, parameter=name, least=least, given=value)
 
 
 def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: str = "") -> None:
@@ -217,13 +220,13 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     near = nearest(str(name), names)
     if near:
         wrong += f"; did you mean {near}?"
-    unknown = Sentence(
+    raise RangeError(
         wrong,
+        hint,
         parameter=Parameter(parameter),
         given=str(name)[:40],
         names=", ".join(names),
     )
-    raise RangeError(unknown, hint)
 
 
 def check_choices(parameter: str, chosen: str | Strings, names: Iterable[str]) -> Strings:

@@ -7,7 +7,7 @@ layers and the files of checkpoints implement it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.recipe import Recipe
     from embcli.records import Document
+
+
+RowsOf = Callable[[np.ndarray], np.ndarray]  # IDs, (n,) int64 -> rows, (n, D)
 
 
 class Summary:

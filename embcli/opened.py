@@ -82,7 +82,7 @@ class Opened:
 
         if not isinstance(path, (str, PathLike)):
             raise WrongTypeError(
-                Sentence("{path} must be a text or a Path, not {given}", given=repr(path)[:60])
+                "{path} must be a text or a Path, not {given}", given=repr(path)[:60]
             )
         remarks = notes or Notes()
         checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)

@@ -345,7 +345,7 @@ def chosen_format(
     if name not in known:
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
-            raise OutputError(Sentence(wrong, given=name))
+            raise OutputError(wrong, given=name)
         if name not in FORMATS:
             check_choice("format", name, known)
         names = ", ".join(known)
@@ -373,7 +373,7 @@ def _format_of_file(kind: ContentKind, file: Path, default: str) -> str:
         if kind != "page":
             cure = Sentence("{format} names one of {known}", known=", ".join(known))
         wrong = "{output} {file!r} has no known extension; {cure}"
-        raise OutputError(Sentence(wrong, file=str(file), cure=cure))
+        raise OutputError(wrong, file=str(file), cure=cure)
     return default if default in known else "table"
 
 
@@ -386,7 +386,7 @@ def _check_place(path: str | Path, format: Format) -> None:
         refuse_unwritable(file)
     except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
         raise InputError(
-            Sentence("{output} {file!r} cannot name a file: {error}", file=str(file), error=error)
+            "{output} {file!r} cannot name a file: {error}", file=str(file), error=error
         ) from None
 
 
@@ -394,8 +394,6 @@ def refuse_many(shown: Strings | None, format: FormatName) -> None:
     """Raise OutputError for several matrices in a format that holds one."""
     if shown and (len(shown) > 1 or "all" in shown) and FORMATS[format].one_matrix:
         raise OutputError(
-            Sentence(
-                "this format holds one matrix, not {shown}; choose one with {show}",
-                shown=", ".join(shown),
-            )
+            "this format holds one matrix, not {shown}; choose one with {show}",
+            shown=", ".join(shown),
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from embcli import errors
 from embcli.errors import InputError, RangeError, WrongTypeError
-from embcli.wording import Parameter, Sentence, load_facts
+from embcli.wording import Parameter, load_facts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,12 +34,9 @@ def select(spec: Selection | None, size: int, what: str) -> np.ndarray:
         if not all(isinstance(number, Integral) for number in numbers):
             parameter = Parameter("columns" if what == "column" else "rows")
             raise WrongTypeError(
-                Sentence(
-                    "{parameter} must be a text such as '0:5,100' or a list of indices, "
-                    "not {given}",
-                    parameter=parameter,
-                    given=str(spec)[:60],
-                )
+                "{parameter} must be a text such as '0:5,100' or a list of indices, not {given}",
+                parameter=parameter,
+                given=str(spec)[:60],
             )
         spec = ",".join(map(str, numbers))
 

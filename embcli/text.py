@@ -143,10 +143,9 @@ def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
     if isinstance(text_or_ids, str):
         texts = tuple(lines_of(text_or_ids)) if lines else (text_or_ids,)
         return Sequences(texts=texts, many=lines)
-    if isinstance(text_or_ids, list | tuple) and text_or_ids:
-        is_text = all(isinstance(item, str) for item in text_or_ids)
-        if is_text:
-            return Sequences(texts=tuple(text_or_ids), many=True)
+    is_list = isinstance(text_or_ids, list | tuple) and text_or_ids
+    if is_list and all(isinstance(item, str) for item in text_or_ids):
+        return Sequences(texts=tuple(text_or_ids), many=True)
     ids = ids_of(text_or_ids, most_dimensions=2)
     return Sequences(ids=tuple(np.atleast_2d(ids)), many=ids.ndim == 2, shape=ids.shape)
 
@@ -204,10 +203,9 @@ def encode_sequences(
         eos = np.array(after, np.uint32)
         buffer = bytearray()  # an array for each of a million texts would be many times slower
         for text in sequences.texts:
-            parts = (bos, reading.ids(text), eos)
-            for part in parts:
-                buffer += part.data
-            lengths.append(sum(map(len, parts)))
+            ids = np.concatenate([bos, reading.ids(text), eos])
+            buffer += ids.data
+            lengths.append(len(ids))
         ids = np.frombuffer(buffer, np.uint32)
         if not special:
             _remark_special(sequences.texts, reading, notes or Notes())

@@ -20,7 +20,7 @@ import numpy as np
 from embcli.errors import IdError, InputError, Notes
 from embcli.names import Shape, Strings
 from embcli.selection import Selection, select
-from embcli.wording import ByteToken, Sentence, counted
+from embcli.wording import ByteToken, counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -204,7 +204,7 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     cure = "{reason}; pass {vocab} {rows} or more"
     if tokens.texts is not None:
         cure += ", or leave it out"
-    raise IdError(Sentence(cure, reason=reason, rows=int(tokens.ids.max()) + 1))
+    raise IdError(cure, reason=reason, rows=int(tokens.ids.max()) + 1)
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:
@@ -219,7 +219,7 @@ def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None
     if can_enlarge:
         cure = "{context_length} {longest} for one sequence, or " + cure
     wrong = "{longest:,} tokens are more than the context length of {length:,}: pass " + cure
-    raise InputError(Sentence(wrong, longest=longest, length=context_length))
+    raise InputError(wrong, longest=longest, length=context_length)
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:
@@ -284,18 +284,11 @@ def chosen_rows(
         pattern = re.compile(match)
     except (re.error, TypeError) as error:
         raise InputError(
-            Sentence(
-                "{match} {given!r} is not a regular expression: {error}",
-                given=str(match),
-                error=error,
-            )
+            "{match} {given!r} is not a regular expression: {error}", given=str(match), error=error
         ) from None
     if encoding is None:
         raise InputError(
-            Sentence(
-                "{match} {given!r} needs tokens, and the tokens of these rows are unknown",
-                given=match,
-            )
+            "{match} {given!r} needs tokens, and the tokens of these rows are unknown", given=match
         )
     texts = [token_text(token) for token in tokens_of(chosen, encoding)]
     has_match = [text is not None and pattern.search(text) is not None for text in texts]
@@ -390,14 +383,12 @@ def _shown_character(character: str, previous: str) -> str:
     is_virama = unicodedata.combining(character) == 9
     varies_in_width = category == "Mc" or is_virama or character in _JOINING
     if not character.isprintable() or varies_in_width:
-        return _escape(ord(character))
+        return _escape(character)
     has_base = previous.isalpha() or unicodedata.category(previous) in _MARKS
     return f"◌{character}" if category in _MARKS and not has_base else character
 
 
-def _escape(code: int) -> str:
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    return f"\\U{code:08x}"
+def _escape(character: str) -> str:
+    if "\x80" <= character <= "\xff":
+        return f"\\u{ord(character):04x}"
+    return character.encode("unicode_escape").decode()

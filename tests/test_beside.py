@@ -98,9 +98,7 @@ def test_the_weights_and_the_tokenizer_of_a_module_are_found(module):
     assert encodings.get("./m").encode("b").tolist() == [1]
 
 
-@pytest.mark.parametrize(
-    "content", ["{}", "[", "[1, null, {}]", '[{"path": 3}]', '[{"path": "../elsewhere"}]']
-)
+@cases
 def test_a_list_of_modules_that_leads_nowhere_changes_no_error(content):
     save_matrix("elsewhere/model.safetensors", normal(3, 4))
     Path("m").mkdir()

@@ -11,6 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from embcli import encodings
 from embcli.encodings.huggingface import HuggingFaceEncoding
+from tests.files.made import numbered
 
 CHARACTERS = [*"ab<0xA>é日 ", "▁"]
 BLANKS = ["  ", "▁▁", "▁", " ▁", "   ", "<▁>", "▁a", "\t", "b ", " <b>"]
@@ -47,10 +48,9 @@ def made(chance: random.Random) -> Tokenizer:
     merges = merges_of(chance, words)
     falls_back = chance.random() < 0.5
     if chance.random() < 0.5:
-        ids = {word: token_id for token_id, word in enumerate(words)}
         fuses = chance.random() < 0.5
         options = {"unk_token": "<unk>", "byte_fallback": falls_back, "fuse_unk": fuses}
-        tokenizer = Tokenizer(models.BPE(ids, merges, **options))
+        tokenizer = Tokenizer(models.BPE(numbered(words), merges, **options))
     else:
         scored = [(word, -chance.random() * 10) for word in words]
         tokenizer = Tokenizer(models.Unigram(scored, unk_id=0, byte_fallback=falls_back))

@@ -73,6 +73,10 @@ def found_kinds(audit: Audit, level: str) -> list[str]:
     return [finding.kind for finding in audit.findings if finding.level == level]
 
 
+def misfits() -> list[str]:
+    return [finding.text for finding in audited().findings if finding.kind == "fit"]
+
+
 def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process):
     audit = audited()
 
@@ -123,10 +127,8 @@ def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
 
 @pytest.mark.parametrize(("rows", "level"), [(np.ones(16, int), "alarm"), (range(16), "finding")])
 def test_equal_rows_of_positions_are_found(rows, level):
-    tensors = dict(BERT)
-    tensors["embeddings.position_embeddings.weight"] = vectors(3, 15)[np.array(rows) % 15]
-    save_file(tensors, "m/model.safetensors")
-    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+    positions = vectors(3, 15)[np.array(rows) % 15]
+    write_bert(BERT | {"embeddings.position_embeddings.weight": positions})
     assert audited().kinds(level) == ("positions",)
 
 
@@ -197,14 +199,18 @@ BERT = {
 }
 
 
+def write_bert(tensors: dict[str, np.ndarray]) -> None:
+    save_file(tensors, "m/model.safetensors")
+    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+
+
 @pytest.mark.parametrize("name", [None, *list(BERT)[1:]])
 def test_tensors_that_change_all_token_rows_are_finite(name, in_process):
-    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
     tensors = dict(BERT)
     if name is not None:
         tensors[name] = tensors[name].copy()
         tensors[name].flat[-1] = np.nan
-    save_file(tensors, "m/model.safetensors")
+    write_bert(tensors)
 
     audit = audited()
 
@@ -346,8 +352,8 @@ def test_vocab_size_is_that_of_the_rows(vocab_size, is_finding):
 @cases
 def test_the_dimension_of_config_json_is_that_of_the_rows(settings, is_finding):
     write_json("config.json", **config(**settings))
-    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
-    assert any("rows of its token matrix have 8 columns" in text for text in texts) == is_finding
+    wrong = "rows of its token matrix have 8 columns"
+    assert any(wrong in text for text in misfits()) == is_finding
 
 
 @cases
@@ -373,8 +379,7 @@ def test_a_token_matrix_that_was_saved_empty_is_named_as_that(in_process):
 def test_a_file_without_what_the_first_block_needs_is_not_sound(missing):
     tensors = dict(BERT)
     del tensors[missing]
-    save_file(tensors, "m/model.safetensors")
-    write_json("config.json", **config(model_type="bert", architectures=["BertModel"]))
+    write_bert(tensors)
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
     assert "is a 'bert' model, and it has no" in audit.findings[1].text
@@ -403,8 +408,7 @@ def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding():
         Path("m", name).unlink()
     write_json("vocab.json", a=0, b=1, c=1)
     Path("m/merges.txt").write_text("#version: 0.2\n")
-    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
-    assert any("gives two tokens one ID" in text for text in texts)
+    assert any("gives two tokens one ID" in text for text in misfits())
 
 
 def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
@@ -415,11 +419,10 @@ def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, made))
         tokenizer.add_special_tokens(NAMES)
         tokenizer.save("m/tokenizer.json")
-        texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
         count = 1 if made == merges[::-1] else len(made)  # The others are of tokens made later.
         lost = ", ".join(map(repr, sorted(letters[3 + count :])))
         expected = [f"tokenizer.json: no merge of earlier tokens makes {lost}"]
-        assert texts == expected[: 3 - count]
+        assert misfits() == expected[: 3 - count]
 
 
 @cases
@@ -430,15 +433,13 @@ def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_fi
     tokenizer.add_special_tokens(NAMES)
     described = json.loads(tokenizer.to_str())
     write_json("tokenizer.json", **described | change)
-    texts = [finding.text for finding in audited().findings if finding.kind == "fit"]
-    assert texts == [text] * bool(text)
+    assert misfits() == [text] * bool(text)
 
 
 @pytest.mark.parametrize("lost", ["", "pre_tokenizer", "decoder"])
 def test_a_byte_level_tokenizer_that_changes_a_text_is_a_finding(lost):
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    vocab = {spelling: token_id for token_id, spelling in enumerate(alphabet)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(numbered(alphabet), []))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     described = json.loads(tokenizer.to_str())

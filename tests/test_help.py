@@ -26,6 +26,7 @@ from tests.transcripts import answered, assert_height
 ROOT = Path(__file__).parents[1]
 COMMANDS = command_line().commands
 PARAMETERS = {each.name for command in COMMANDS.values() for each in command.params}
+SENTENCES = ("Sentence", "Error")  # how the names of classes end that take a template
 # Functions whose first value is the name of a parameter.
 CHECKS = ("Parameter", "check_choice", "check_choices", "check_number", "whole_number")
 PANELS = ("Input", "Model", "View", "Output")
@@ -102,7 +103,9 @@ def test_sentences_name_parameters_that_there_are():
     for path in (ROOT / "embcli").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Call(ast.Name("Sentence"), [ast.Constant(template)], values):
+                case ast.Call(ast.Name(kind), [ast.Constant(str(template)), *_], values) if (
+                    kind.endswith(SENTENCES)
+                ):
                     named = {name for _, name, *_ in Formatter().parse(template)}
                     assert named - {each.arg for each in values} <= known, (path, template)
                 case ast.Call(ast.Name(checks), [ast.Constant(name), *_]) if checks in CHECKS:

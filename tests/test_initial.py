@@ -8,6 +8,7 @@ import torch
 
 from embcli.verbs.audit.distribution import Initial, UsedRows
 from embcli.verbs.audit.outliers import outliers
+from tests.cases import cases
 
 SIZE = 2000
 DIM = 64
@@ -46,9 +47,7 @@ def test_what_torch_initialises_is_initial(name: str, dtype: torch.dtype) -> Non
         assert found.distribution in name
 
 
-@pytest.mark.parametrize(
-    ("size", "first", "stop"), [(2000, 1000, 2000), (2000, 431, 1577), (4000, 210, 274)]
-)
+@cases
 @pytest.mark.parametrize("name", ["normal", "uniform"])
 def test_a_run_of_initial_rows_is_found_but_for_a_part_of_a_window(size, first, stop, name):
     matrix = np.random.default_rng(0).laplace(0.01, 0.02, (size, DIM)).astype(np.float32)

@@ -150,15 +150,7 @@ def test_a_result_can_be_copied(line, expression, files):
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
-@pytest.mark.parametrize(
-    ("expression", "words"),
-    [
-        ("model", "a model is not pickled or copied; open it again"),
-        ("embcli.open('model.safetensors')", "a model is not pickled or copied; open it again"),
-        ("model.lookup(TEXT)", "a result is not pickled or deep-copied; save it"),
-        ("embcli.open('model.safetensors').audit()", "a result is not pickled or deep-copied"),
-    ],
-)
+@cases
 def test_a_model_and_a_result_are_not_pickled(copied, expression, words, model, files):
     with pytest.raises(TypeError, match=words):
         copied(value_of(expression, model=model))

@@ -242,13 +242,13 @@ def test_a_page_of_sequences_says_how_many_they_are(in_process, snapshot, name, 
     snapshot(f"lookup/{name}", in_process.ok(*words, stdin=text).text)
 
 
-@pytest.mark.parametrize("words", [(), ("--draw",), ("--position", "none")])
+@cases
 def test_all_matrices_are_those_that_are_shown_by_default(in_process, words):
     lookup = ("lookup", "--ids", "2,3", "--vocab", "6", "--dim", "3", *words)
     assert in_process.ok(*lookup, "--show", "all").out == in_process.ok(*lookup).out
 
 
-@pytest.mark.parametrize("view", [(), ("--draw",), ("--heat",), ("--lines",)])
+@cases
 def test_without_tokens_the_page_is_a_sentence(in_process, view):
     page = in_process("lookup", "", "--dim", "3", *view)
     assert page.text == "Nothing to look up: there are no tokens.\n"

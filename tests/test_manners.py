@@ -27,7 +27,7 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize(("short", "form"), [("jsonl", "ndjson"), ("md", "markdown")])
+@cases
 @pytest.mark.parametrize("words", VERBS, ids=lambda words: words[0])
 def test_a_format_has_a_short_name_as_option_and_variable(in_process, words, short, form):
     expected = in_process.ok(*words, "-f", form).out

@@ -15,6 +15,7 @@ import embcli
 from embcli.numerics.principal import principal_map
 from embcli.page import export, safe_text
 from embcli.page.map import Map
+from tests.cases import cases
 from tests.oracles import normal
 
 
@@ -65,7 +66,7 @@ def test_labels_stand_apart_or_are_counted(width):
     assert len(found) + (int(left_out[1]) if left_out else 0) == 60
 
 
-@pytest.mark.parametrize(("format", "slide"), [("svg", None), ("html", None), ("svg", "Map")])
+@cases
 def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
     result = embcli.seeded(vocab=60, dim=3).weights(rows=[*range(60)], map=True)
     svg = result.styled(slide=slide).page(format).decode().replace("&#160;", " ")

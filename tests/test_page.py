@@ -683,7 +683,7 @@ def test_a_label_is_at_the_middle_of_its_row(in_process, command, lines, shown):
     assert heights - middles_of_rows[[*numbers]] == pytest.approx(to_baseline, abs=0.3)
 
 
-@pytest.mark.parametrize(("rows", "step"), [(60, 2), (100, 3)])
+@cases
 def test_many_rows_of_a_picture_share_lines_which_have_the_label_of_the_first(rows, step):
     """Rows before and after a gap share no line."""
     is_high = np.random.default_rng(7).random((rows, 384)) < 0.5

@@ -10,6 +10,7 @@ import pytest
 
 import embcli
 from embcli.verbs import explain as glossary
+from tests.cases import cases
 
 # What a student, a lecturer and an engineer ask, and the word whose entry answers. Those named
 # "later" were written when the search had been made, "fresh" ones before their answers were seen;
@@ -119,9 +120,7 @@ def test_a_word_that_is_only_in_texts_offers_their_entries():
     assert {entry.word for entry in found.entries} == {"formats", "pictures"}
 
 
-@pytest.mark.parametrize(
-    "question", ["cosine or", "or the cosine", "which or what", "vs", "a vs b"]
-)
+@cases
 def test_a_comparison_may_lack_a_side(question):
     with contextlib.suppress(embcli.InputError):
         assert {"cosine", "B"} & {entry.word for entry in glossary.explain(question).entries}

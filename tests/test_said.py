@@ -10,20 +10,12 @@ import pytest
 
 from embcli.cli.console import PrintedNotes
 from embcli.wording import in_bytes
+from tests.cases import cases
 from tests.runners import _Buffer, _text_stream
 from tests.transcripts import in_a_folder_of_its_own  # noqa: F401 - It is a fixture.
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "tokenize hi -o a -f table",
-        "tokenize hi -o a -f csv",
-        "tokenize hello_world -o a -f json",
-        "tokenize hi -o a -f npy",
-        "decode 1 -o a",
-    ],
-)
+@cases
 def test_a_terminal_is_told_what_was_written(in_process, command):
     words = command.split()
 

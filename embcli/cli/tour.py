@@ -29,7 +29,7 @@ from embcli.page import safe_text, title
 from embcli.page.parts import CutPage, RuledLine, Sheets, TypedCommand
 from embcli.result import Result, short_name
 from embcli.text import decoded
-from embcli.wording import Sentence, load_facts
+from embcli.wording import load_facts
 
 if TYPE_CHECKING:
     from embcli.cli.groups import TourOptions
@@ -161,7 +161,7 @@ def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
             found = steps[int(first) - 1 : int(last)]
         if not found:
             wrong = "{steps} takes numbers from 1 to {count}, as in 1,3,8-10 or 8-, not {part!r}"
-            raise InputError(Sentence(wrong, count=len(steps), part=part))
+            raise InputError(wrong, count=len(steps), part=part)
         chosen += found
     return chosen
 

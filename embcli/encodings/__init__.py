@@ -111,9 +111,7 @@ def get_several(names: str | Path | Iterable[str | Path], notes: Notes) -> tuple
     for encoding in encodings:
         if encoding.name in found:
             raise InputError(
-                Sentence(
-                    "{encoding} names {twice} twice; give each tokenizer once", twice=encoding.name
-                )
+                "{encoding} names {twice} twice; give each tokenizer once", twice=encoding.name
             )
         found.append(encoding.name)
     return encodings

@@ -24,7 +24,7 @@ import numpy as np
 from embcli.binary import Binary, JsonObject, file_error, quoted, read_object
 from embcli.encodings.merging import Derivation
 from embcli.errors import InputError, missing_extra
-from embcli.wording import Sentence, counted, in_data
+from embcli.wording import counted, in_data
 
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
@@ -96,7 +96,7 @@ class Encoding(ABC):
 
         Raises InputError for an encoding that does not tell.
         """
-        raise InputError(Sentence(self.why_no_merges, name=self.name))
+        raise InputError(self.why_no_merges, name=self.name)
 
 
 class NamedToken(NamedTuple):

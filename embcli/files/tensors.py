@@ -18,7 +18,7 @@ from embcli.binary import Binary, JsonObject, quoted
 from embcli.encodings.encoding import Encoding
 from embcli.errors import InputError
 from embcli.files.numbers import STORED_DTYPES, StoredDtype
-from embcli.layer import Layer
+from embcli.layer import Layer, RowsOf
 from embcli.names import Shape, Strings
 
 
@@ -34,7 +34,7 @@ class StoredLayer(Layer):
         self,
         shape: Shape,
         numbers: StoredDtype,
-        read: Callable[[np.ndarray], np.ndarray],
+        read: RowsOf,
         load: Callable[[], None] | None = None,
         computed_from: tuple[Layer, ...] = (),
     ) -> None:
@@ -91,7 +91,7 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
 
 def computed_layer(
     described: Tensor,
-    computed_rows: Callable[[np.ndarray], np.ndarray],
+    computed_rows: RowsOf,
     computed_from: tuple[Layer, ...] = (),
 ) -> StoredLayer:
     """Return a matrix of a tensor's shape and dtype, whose float32 rows a function computes."""

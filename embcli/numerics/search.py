@@ -14,7 +14,7 @@ import numpy as np
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
 from embcli.names import METRICS, Metric
-from embcli.numerics.statistics import numbered_blocks
+from embcli.numerics.statistics import NumberedBlock, numbered_blocks
 
 _BLOCK_VALUES = 1 << 18
 _NO_IDS = np.empty(0, np.int64)
@@ -64,8 +64,8 @@ def nearest(
     return Search(rankings, left_out, searched, not_finite, zero)
 
 
-def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the rows to search, (n, D) float32, after their IDs, (n,) int64."""
+def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[NumberedBlock]:
+    """Yield the rows to search after their IDs."""
     if among is None:
         yield from numbered_blocks(layer)
         return
@@ -76,7 +76,7 @@ def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[tuple[np.ndarray
 
 
 def _ranked(
-    blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+    blocks: Iterable[NumberedBlock],
     queries: list[np.ndarray],
     k: int,
     metric: Metric,

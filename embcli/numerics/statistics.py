@@ -19,10 +19,11 @@ from embcli.wording import QUANTILES
 QUANTILES_AT = tuple(QUANTILES.values())
 
 
-def numbered_blocks(
-    layer: Layer, watch: Watch = unwatched
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield all rows in order, (n, D) float32, after their IDs, (n,) int64.
+NumberedBlock = tuple[np.ndarray, np.ndarray]  # IDs, (n,) int64, and their rows, (n, D) float32
+
+
+def numbered_blocks(layer: Layer, watch: Watch = unwatched) -> Iterator[NumberedBlock]:
+    """Yield all rows in order after their IDs.
 
     `watch` counts the rows.
     """

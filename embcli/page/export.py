@@ -214,9 +214,7 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
         if len(_lines(frame.bare, SLIDE_COLUMNS, medium)) <= SLIDE_LINES:
             wrong += ", or {bare}"
-        raise OutputError(
-            Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
-        )
+        raise OutputError(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
     heading = title(frame.heading)
     source = safe_text(frame.source, "dim")
     heading.truncate(SLIDE_COLUMNS, overflow="ellipsis")

@@ -166,7 +166,7 @@ class Fit(NamedTuple):
             # Sines and cosines alternate: an odd step shows both.
             columns_per_bin |= 1
         bins = math.ceil(columns / columns_per_bin)
-        cells = _clamp(available // max(bins, 1), WIDEST)
+        cells = _cells(available // max(bins, 1))
         return cls(bins, min(bins * cells, available), columns_per_bin, cells)
 
     def cell_of(self, column: int) -> int:
@@ -181,8 +181,9 @@ def _round_numbers(numbers: np.ndarray, room: float) -> list[int]:
     return np.flatnonzero(numbers % step == 0).tolist()
 
 
-def _clamp(number: int, most: int) -> int:
-    return max(min(number, most), 1)
+def _cells(number: int) -> int:
+    """Return a number of cells, or of lines, that one number may take."""
+    return max(min(number, WIDEST), 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +272,7 @@ class Strips(Composite):
                 highest = min(height // rows, available // (2 * columns))
         rows_per_line = min(rows_needed, density.rows_per_line)
         row_step = math.ceil(rows_needed / rows_per_line)
-        lines_per_row = _clamp(highest, WIDEST)
+        lines_per_row = _cells(highest)
 
         is_picture = medium.is_file or medium.has_fine_cells
         is_sampled = self.lines is not None or not is_picture

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from embcli.errors import InputError
 from embcli.names import SHORT_LENGTH, Strings
-from embcli.wording import Parameter, Sentence
+from embcli.wording import Parameter
 
 # The verb `positions` shows the former, and a lookup adds the latter to token rows.
 PositionKind = Literal["learned", "sinusoidal", "relative", "rotary"]
@@ -67,10 +67,8 @@ def check_options(kind: PositionKind, **options: object) -> None:
         if value is not None and option not in ROWS[kind].options:
             others = [each for each in KINDS if option in ROWS[each].options]
             raise InputError(
-                Sentence(
-                    "{option} is not an option of {kind} positions; these have it: {others}",
-                    option=Parameter(option),
-                    kind=kind,
-                    others=", ".join(others),
-                )
+                "{option} is not an option of {kind} positions; these have it: {others}",
+                option=Parameter(option),
+                kind=kind,
+                others=", ".join(others),
             )

@@ -10,17 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from embcli.layer import RowsOf
 from embcli.names import Shape, Similarity
 from embcli.wording import counted
-
-Rows = Callable[[np.ndarray], np.ndarray]  # row numbers (n,) int64 -> rows (n, ..., columns)
 
 
 class PositionMatrix(NamedTuple):
     """A matrix of positions; its rows are computed when they are asked for."""
 
     name: str
-    rows: Rows
+    rows: RowsOf
     columns: np.ndarray  # (columns,) int64: their numbers
     middle_shape: Shape = ()  # the dimensions between rows and columns
     dtype: str = "float32"
@@ -38,7 +37,7 @@ class ShownPositions(NamedTuple):
     formula: str
     matrices: list[PositionMatrix]
     # The similarities with other positions, (m,) -> positions (n,) -> (n, m) float32.
-    similarities: Callable[[np.ndarray], Rows]
+    similarities: Callable[[np.ndarray], RowsOf]
     meaning: str  # what the similarities mean, in lines
     note: str = ""  # a line below the matrices
     tables: Sequence[PositionMatrix] = ()  # those of a page, if it has others
@@ -48,7 +47,7 @@ class ShownPositions(NamedTuple):
 
 def added_rows(
     name: str,
-    rows: Rows,
+    rows: RowsOf,
     dim: int,
     columns: np.ndarray,
     metric: Similarity,
@@ -70,10 +69,10 @@ def added_rows(
     )
 
 
-def similarities_of(vectors: Rows, metric: Similarity) -> Callable[[np.ndarray], Rows]:
+def similarities_of(vectors: RowsOf, metric: Similarity) -> Callable[[np.ndarray], RowsOf]:
     """Return the similarities of positions that have vectors, (n, D)."""
 
-    def similarities(others: np.ndarray) -> Rows:
+    def similarities(others: np.ndarray) -> RowsOf:
         other_vectors = vectors(others)
         return lambda positions: products(vectors(positions), other_vectors, metric)
 

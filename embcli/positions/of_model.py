@@ -18,7 +18,6 @@ from embcli.positions import DEFAULT_KIND, ROWS, PositionKind
 from embcli.recipe import AddPosition
 from embcli.text import Sequences, encode_sequences
 from embcli.tokens import check_ids
-from embcli.wording import Sentence
 
 
 class ModelPositions(NamedTuple):
@@ -61,7 +60,7 @@ def positions_of(
         return ModelPositions(kind, reason, context_length, dim, model_step)
 
     if kind != DEFAULT_KIND:
-        raise InputError(Sentence("{kind} {name} is computed, not read from a file", name=kind))
+        raise InputError("{kind} {name} is computed, not read from a file", name=kind)
     shape = source.shape("position")
     if shape is None:
         raise InputError(f"this model has no {kind} positions")

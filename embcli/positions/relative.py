@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from embcli.layer import Layer
+from embcli.layer import Layer, RowsOf
 from embcli.names import Similarity
 from embcli.positions import LARGEST_DISTANCE
-from embcli.positions.kind import PositionMatrix, Rows, ShownPositions, products
+from embcli.positions.kind import PositionMatrix, ShownPositions, products
 from embcli.wording import counted
 
 
@@ -41,7 +41,7 @@ def relative(
     def rows_of_pairs(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T, columns)
         return chosen_columns(_distances(positions, every_position))
 
-    def similarities(others: np.ndarray) -> Rows:
+    def similarities(others: np.ndarray) -> RowsOf:
         by_distance = products(layer_rows, token_row, metric)[:, 0]  # (2k + 1,)
         return lambda positions: by_distance[_distances(positions, others) + k]
 

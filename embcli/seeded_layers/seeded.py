@@ -7,7 +7,7 @@ from functools import cached_property
 
 from embcli.errors import LayerError, refuse_too_large, whole_number
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, MatrixShape
-from embcli.wording import Parameter, Sentence
+from embcli.wording import Parameter
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def check_size(name: str, given: int) -> int:
     # The digits of a larger number would fill the message about the memory that it takes.
     if size >= 10**40:
         wrong = "{name} is out of range; no machine has that much memory"
-        raise LayerError(Sentence(wrong, name=Parameter(name)))
+        raise LayerError(wrong, name=Parameter(name))
     return size
 
 
@@ -58,5 +58,5 @@ def torch_seed(seed: int) -> int:
     number = whole_number("seed", seed)
     if not -(2**63) <= number < 2**64:
         wrong = "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}"
-        raise LayerError(Sentence(wrong, given=seed))
+        raise LayerError(wrong, given=seed)
     return number % 2**64

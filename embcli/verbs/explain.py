@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from embcli.errors import InputError
 from embcli.names import Strings
 from embcli.result import Result
-from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -327,8 +326,10 @@ def _not_explained(word: str) -> InputError:
     if near:
         wrong = "{word} {given!r} is not explained; the nearest: {nearest}"
     return InputError(
-        Sentence(wrong, given=word, nearest=", ".join(near)),
+        wrong,
         "embcli explain lists all words, embcli explain questions common questions",
+        given=word,
+        nearest=", ".join(near),
     )
 
 

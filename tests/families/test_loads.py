@@ -314,7 +314,7 @@ def test_a_config_json_of_other_weights_is_a_finding(settings, text, tmp_path):
     assert said(embcli.open(tmp_path).audit(), "load")[0].text == text
 
 
-@pytest.mark.parametrize(("dropped", "level"), [("embed", ""), ("layers.1.", "alarm")])
+@cases
 def test_of_a_file_of_pytorch_the_same_is_said(dropped, level, tmp_path):
     make("LlamaForCausalLM", tmp_path)
     files = files_in(tmp_path)

@@ -346,10 +346,7 @@ def test_a_compressed_archive_is_refused(members):
     assert "torch.save does not write" in refused("m.pt", deflated)
 
 
-@pytest.mark.parametrize(
-    ("member", "reason"),
-    [("m/data.pkl", "without the data.pkl"), ("m/data/0", "its storage '0' is missing")],
-)
+@cases
 def test_an_archive_without_a_member_is_refused(members, member, reason):
     del members[member]
     assert reason in refused("m.pt", zipped(members))

@@ -120,17 +120,7 @@ def test_a_vector_is_one_row():
         assert tensors[path.stem].array_shape == ((6,) if path.stem == "column" else ())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "0.5 1 2\nthe 3 4\n",
-        "1,000 1 2\n2,000 3 4\n",
-        ", 1 2\n. 3 4\n",
-        "1 1 2\n2 3 4\n",
-        "2 2\n0.1 1 2\n0.2 3 4\n",
-        "nan 1 2\ninf 3 4\n",
-    ],
-)
+@cases
 def test_words_that_look_like_numbers_stay_words(text):
     Path("own.vec").write_text(text, "utf-8")
     tensors = open_tensors(Path("own.vec"))

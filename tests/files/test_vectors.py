@@ -101,7 +101,7 @@ def test_rows_and_words_of_the_binary_form_are_those_of_the_file(end):
     assert_rows(layer_of(path), values)
 
 
-@pytest.mark.parametrize("word", ["a\x01b", "\x7f", "\x1b[2J", "x y\x02 z"])
+@cases
 def test_a_control_character_in_an_early_word_is_part_of_a_text(word):
     """In the first line, in a later one, and where the sample ends that tells text from binary."""
     values = matrix(300, 4)

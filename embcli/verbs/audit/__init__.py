@@ -194,7 +194,7 @@ def audit(
     names: tuple[TokenLayer, ...] = ("token",)
     if layer is not None:
         names = (layer,)
-    elif files.has_own_head:
+    elif files.head is not None and files.head.is_own:
         names = ("token", "head")
     shape_of(source, names[0])  # raises InputError for a model without a head
     layers = source.open(dict.fromkeys(names), notes)

@@ -54,13 +54,9 @@ class AddedRows:
         self.rows = self.rows[~is_taken]
         return ids
 
-    @property
-    def norms(self) -> np.ndarray:
-        return norms_of(self.rows)
-
     def _within(self, distances: np.ndarray, share: float) -> np.ndarray:
         """Return which distances are at most a share of the spread, or come from rounding."""
-        rounding = _ROUNDING.get(self._layer.dtype, 0.0) * self.norms
+        rounding = _ROUNDING.get(self._layer.dtype, 0.0) * norms_of(self.rows)
         return distances <= share * self._spread + rounding
 
     def at(self, mean: np.ndarray) -> np.ndarray:
@@ -132,19 +128,16 @@ def untrained(
     found: dict[Trace, np.ndarray] = {}
     copies = [row for group in scan.equal if not {*group} <= names.keys() for row in group]
     found["copy"] = added.taken(np.isin(added.ids, copies))
-    is_near = added.near_another()
-    is_at_mean = added.at(mean)
-    found["near"] = added.ids[is_near & ~is_at_mean]
-    found["mean"] = added.ids[is_at_mean]
-    added.taken(is_near | is_at_mean)
+    found["near"] = added.taken(added.near_another() & ~added.at(mean))
+    found["mean"] = added.taken(added.at(mean))
     found["noise"] = added.taken(added.around(mean))
     found["pieces"] = added.taken(added.mean_of_pieces(names, files.encoding))
     is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
     rows = AddedRows(layer, old[is_as_long][:_MOST_READ], spread)
-    found["ordinary"] = rows.taken(rows.at(mean) & ~np.isin(rows.ids, files.padding_rows))
+    found["ordinary"] = np.setdiff1d(rows.ids[rows.at(mean)], files.padding_rows)
 
     trace: Trace = "length"
-    has_length = _has_length(added.norms, files, layer)
+    has_length = _has_length(norms_of(added.rows), files, layer)
     is_ordinary = _has_length(norms, files, layer).mean() > 0.01
     is_told = has_length.all() and added.rows.size >= _LEAST_DRAWN and not is_ordinary
     if is_told and look_drawn(added.rows[None])[0]:

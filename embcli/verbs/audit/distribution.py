@@ -8,11 +8,13 @@ whole matrix and for runs of rows, the others for windows of a few rows, which t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal, NamedTuple
 
 import numpy as np
+
+from embcli.layer import RowsOf
 
 Distribution = Literal["normal", "uniform"]
 _KURTOSIS: dict[Distribution, float] = {"normal": 3.0, "uniform": 1.8}
@@ -94,9 +96,6 @@ class Initial(NamedTuple):
     stop: int
     distribution: Distribution
     margin: str = ""  # in words, by how much the ends can be wrong
-
-
-RowsOf = Callable[[np.ndarray], np.ndarray]  # IDs, (n,) int64 -> rows, (n, D)
 
 
 @np.errstate(all="ignore")  # Damaged values have no products.

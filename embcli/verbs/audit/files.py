@@ -79,11 +79,6 @@ class ModelFiles:
         except InputError:
             return None
 
-    @property
-    def has_own_head(self) -> bool:
-        """Whether there is an output head besides the token matrix."""
-        return self.head is not None and self.head.is_own
-
     def rows_of(self, role: str) -> list[int]:
         """Return the rows that files name for a special token."""
         rows: list[int] = []

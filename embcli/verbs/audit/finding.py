@@ -6,13 +6,15 @@ A check yields them, and decides the level of each. Which of them give status 1 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from embcli.errors import InputError, check_choice
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, Strings, TokenLayer
 from embcli.records import Document
-from embcli.wording import Sentence, first_of
+from embcli.wording import first_of
 
 Level = Literal["remark", "finding", "alarm"]
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
@@ -30,15 +32,11 @@ class Finding(NamedTuple):
     kind: Fault
     rows: int  # how many rows, columns or IDs it is about
     text: str
-    is_in_matrix: bool = False  # whether the page says it among the facts about a matrix
     layer: TokenLayer | None = None  # the matrix that the rows are of
     ids: tuple[int, ...] = ()  # the rows
 
     def document(self) -> Document:
-        document = self._asdict()
-        del document["is_in_matrix"]
-        document["ids"] = [*self.ids[:_MOST_IDS]]
-        return document
+        return self._asdict() | {"ids": [*self.ids[:_MOST_IDS]]}
 
 
 Found = Iterator[Finding]  # what a check yields
@@ -49,10 +47,18 @@ def not_checked(text: str) -> Finding:
     return Finding("remark", "not-checked", 1, text)
 
 
-def rows_in_words(ids: Sequence[int]) -> str:
-    """Return rows by their IDs, in order: a range, or the first of them.
+def of_rows(
+    level: Level, kind: Fault, rows: np.ndarray, text: str, layer: TokenLayer | None = None
+) -> Finding:
+    """Return what an audit says of rows, (n,) int64."""
+    ids = tuple(rows.tolist())
+    return Finding(level, kind, len(ids), text, layer, ids)
 
-    >>> rows_in_words([3, 4, 5]), rows_in_words([7])
+
+def rows_in_words(ids: np.ndarray) -> str:
+    """Return rows by their IDs, (n,) int64 in order: a range, or the first of them.
+
+    >>> rows_in_words(np.array([3, 4, 5])), rows_in_words(np.array([7]))
     ('rows 3 to 5', 'row 7')
     """
     if len(ids) == 1:
@@ -74,7 +80,7 @@ def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
         hint = "findings is the default" if kind == "default" else ""
         check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS), hint)
         if kind in ("all", "none") and len(kinds) > 1:
-            raise InputError(Sentence("{fail_on} takes {kind} only by itself", kind=kind))
+            raise InputError("{fail_on} takes {kind} only by itself", kind=kind)
     return kinds
 
 

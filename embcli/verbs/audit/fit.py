@@ -23,7 +23,14 @@ from embcli.files.tensors import PackedError, Tensor
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.verbs.audit.distribution import UsedRows
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, rows_in_words
+from embcli.verbs.audit.finding import (
+    Finding,
+    Found,
+    Level,
+    not_checked,
+    of_rows,
+    rows_in_words,
+)
 from embcli.verbs.audit.trained import as_initialised
 from embcli.wording import counted, first_of
 
@@ -52,7 +59,7 @@ def check_sizes(files: ModelFiles) -> Found:
         yield Finding("alarm", "missing", -padding, text)
     elif padding:
         text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
-        yield Finding("remark", "padding", padding, text, is_in_matrix=True)
+        yield Finding("remark", "padding", padding, text)
 
 
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -69,10 +76,10 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         return
     first = checkpoint.roles.first_position
     rows = values[first:]
-    ids = tuple((np.flatnonzero(~rows.any(axis=1)) + first).tolist())
-    if ids:
-        text = f"{rows_in_words(ids)} of the position matrix: zero"
-        yield Finding("alarm", "positions", len(ids), text, ids=ids)
+    zero = np.flatnonzero(~rows.any(axis=1)) + first
+    if len(zero):
+        text = f"{rows_in_words(zero)} of the position matrix: zero"
+        yield of_rows("alarm", "positions", zero, text)
         return
     different = len(np.unique(rows, axis=0))
     repeated = len(rows) - different

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -45,7 +45,7 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     facts = load_facts("llama_cpp.json")
     traits = facts["traits"].get(tensors.metadata.get("tokenizer.ggml.model"), ["any", "unknown"])
     if isinstance(encoding, GgufEncoding):
-        for problem, names in chain(_problems(encoding), _problems_of_types(encoding)):
+        for problem, names in _problems(encoding):
             known = facts["problems"][problem]
             if names and known["trait"] in traits:
                 text = known["text"].format(first_of(map(quoted, names), 3))
@@ -53,9 +53,6 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield from _check_model(encoding, tensors)
     elif traits and "tokenizer.ggml.model" in tensors.metadata:
         yield _refusal("it has no tokens (tokenizer.ggml.tokens)")
-
-
-_FAILS = "loads it, and fails at each text"  # It aborts, or computes no numbers.
 
 
 def _refusal(text: str, reaction: str = "refuses it") -> Finding:
@@ -68,7 +65,7 @@ _Problems = Iterator[tuple[str, list[str]]]  # of data/llama_cpp.json, and what 
 
 
 def _problems(encoding: GgufEncoding) -> _Problems:
-    """Yield the problems of the tokens, their merges and the pre-tokenizer."""
+    """Yield the problems of the tokens, their merges, the pre-tokenizer and the types."""
     yield "another model", [str(encoding.model)]
     pre_tokenizer = encoding.pre_tokenizer
     if not pre_tokenizer:
@@ -89,6 +86,7 @@ def _problems(encoding: GgufEncoding) -> _Problems:
     lost = unmade(map(_bare, normal), pairs)
     if pairs and len(lost) > _FEW * len(normal):
         yield "lost tokens", lost
+    yield from _problems_of_types(encoding)
 
 
 def _problems_of_types(encoding: GgufEncoding) -> _Problems:
@@ -189,7 +187,9 @@ def _check_value(header: GgufHeader, key: str, rule: JsonObject, sizes: JsonObje
         yield _refusal(f"{text} was unknown in October 2026")
     whole = sizes.get(rule.get("divides", ""))
     if not value >= rule.get("least", value) or (whole and whole % (value or 1)):
-        yield _refusal(f"{text} must be {rule.get('must_be', 'a number')}", _FAILS)
+        # It aborts then, or computes no numbers.
+        reaction = "loads it, and fails at each text"
+        yield _refusal(f"{text} must be {rule.get('must_be', 'a number')}", reaction)
 
 
 def _expected(

@@ -223,13 +223,12 @@ def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> F
     """
     untied = "which the class ties, differ in the file: both are loaded, untied"
     token = checkpoint.roles.token
-    head = None
     configs = (checkpoint.config, checkpoint.roles.config)  # of the whole, and of its text model
     flags = [config.get("tie_word_embeddings") for config in configs]
-    if facts.ties_head and (True in flags or False not in flags):
+    if facts.ties_head and not head_is_copy and (True in flags or False not in flags):
         head = checkpoint.roles.find("head")
-    if head is not None and head.stored_at != token.stored_at and not head_is_copy:
-        yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
+        if head is not None and head.stored_at != token.stored_at:
+            yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
         if name == facts.head or not {name, other} <= {*checkpoint.tensors}:
             continue

@@ -56,9 +56,7 @@ class MatrixAudit:
     overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
     measured: np.ndarray  # (n,) int64: the finite rows that are used
     separation: Separation
-    # (n,) int64: used rows, the most like unused ones first; none if no order is known
-    ranked: np.ndarray
-    candidates: np.ndarray  # (n,) int64: the first of them, up to the threshold
+    candidates: np.ndarray  # (n,) int64: used rows like unused ones, the most alike first
 
     @property
     def in_words(self) -> str:
@@ -138,15 +136,9 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
             break
     values, reference, separation = max(compared, key=lambda each: each.separation.area or 0)
     of_old = separation_of(values, reference, old)
-    ranked = used[:0]
-    candidates = used[:0]
-    if separation.threshold is not None:
-        chosen = values[separation.indicator][used]
-        ranked = used[np.argsort(chosen, kind="stable")]
-        candidates = ranked[: np.count_nonzero(chosen <= separation.threshold)]
-    alike = used[:0]
-    if of_old.threshold is not None and of_old.indicator != "norm":  # A trained row can be short.
-        alike = used[values[of_old.indicator][used] <= of_old.threshold]
+    alike = of_old.candidates(values, used)
+    if of_old.indicator == "norm":  # A trained row can be short.
+        alike = used[:0]
     return MatrixAudit(
         name=name,
         files=files,
@@ -161,8 +153,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         overflowing=np.flatnonzero(norms >= files.overflow_at),
         measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
-        ranked=ranked,
-        candidates=candidates,
+        candidates=separation.candidates(values, used),
     )
 
 

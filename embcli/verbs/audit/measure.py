@@ -85,17 +85,17 @@ def scan_rows(layer: Layer, is_unused: np.ndarray, is_added: np.ndarray, watch: 
         for row, values in zip(ids.tolist(), block, strict=True):
             rows_by_digest[sha256(values.data).digest()].append(row)
         exact = block.astype(np.float64)
-        norms[ids] = norms_of(exact)
+        block_norms = norms_of(exact)
+        norms[ids] = block_norms
         largest[ids] = np.abs(exact).max(axis=1)
-        is_used = ~is_unused[ids] & (norms[ids] > 0)
+        is_used = ~is_unused[ids] & (block_norms > 0)
         used_rows = exact[is_used]
         is_other = is_used & ~is_added[ids]
         others.add(ids[is_other], exact[is_other])
         if not len(first_row):
             first_row = used_rows[:1]
         is_constant &= (used_rows == first_row).all(axis=0)
-        is_finite = np.isfinite(norms[ids])
-        unused_sum += exact[is_finite & is_unused[ids]].sum(axis=0)
+        unused_sum += exact[np.isfinite(block_norms) & is_unused[ids]].sum(axis=0)
 
     groups = rows_by_digest.values()
     equal = [tuple(rows) for rows in groups if len(rows) > 1 and norms[rows[0]] > 0]
@@ -164,6 +164,14 @@ class Separation(NamedTuple):
     area: float | None
     threshold: float | None
     reason: str
+
+    def candidates(self, values: Distances, rows: np.ndarray) -> np.ndarray:
+        """Return those of some rows that are candidates, (n,) int64, the lowest first."""
+        if self.threshold is None:
+            return rows[:0]
+        chosen = values[self.indicator][rows]
+        count = np.count_nonzero(chosen <= self.threshold)
+        return rows[np.argsort(chosen, kind="stable")[:count]]
 
 
 _LEAST_UNUSED = 8  # rows, below which an area says little

@@ -77,7 +77,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
         if finding.kind in ("padding", "candidates", "not-asked", "not-checked"):
             continue  # Other lines say that.
         text = finding.text
-        if finding.is_in_matrix and finding.ids:
+        if finding.ids and finding.kind in ("zero", "non-finite", "head"):
             text += f": {first_rows(finding.ids, audit.files.encoding, audit.top)}"
         yield Fact(finding.kind, text, is_bad=finding.level == "alarm")
 
@@ -170,7 +170,7 @@ _INDICATORS = {
 def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
     """Return a table of the candidates that resemble unused rows most."""
     matrix = audit.listed
-    ids = matrix.ranked[excerpt.places]
+    ids = matrix.candidates[excerpt.places]
     labels = id_labels(ids, audit.files.encoding)
     for name, values in matrix.values.items():
         cells = written(values[ids], audit.style.precision)

@@ -8,7 +8,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.names import Fault
-from embcli.verbs.audit.finding import Finding, Found, Level
+from embcli.verbs.audit.finding import Finding, Found, Level, of_rows
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.wording import counted, first_of
 
@@ -29,8 +29,7 @@ def check_broken(matrix: MatrixAudit) -> Found:
             if name == "zero" and {*rows.tolist()} <= matrix.files.unread_rows:
                 level = "remark"
                 text += ", of a token that no text has"
-            ids = tuple(rows.tolist())
-            yield Finding(level, kind, len(ids), text, True, matrix.name, ids)
+            yield of_rows(level, kind, rows, text, matrix.name)
 
 
 def check_constant(matrix: MatrixAudit) -> Found:
@@ -66,13 +65,12 @@ def check_equal(matrix: MatrixAudit) -> Found:
         text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"
         # Without an encoding, the unused rows are not known.
-        # Without an encoding, the unused rows are not known.
         encoding = matrix.files.encoding
         others = np.setdiff1d(matrix.repeated, matrix.candidates)
         least = max(_SHARE_EQUAL * len(matrix.measured), _LEAST_EQUAL)
         if encoding is not None and (len(others) >= least or _have_run(others, encoding)):
             level = "finding"
-        yield Finding(level, "equal", count, text, is_in_matrix=True)
+        yield Finding(level, "equal", count, text)
 
 
 def _have_run(ids: np.ndarray, encoding: Encoding) -> bool:
@@ -87,7 +85,7 @@ def _have_run(ids: np.ndarray, encoding: Encoding) -> bool:
 
 def check_candidates(matrix: MatrixAudit) -> Found:
     """Check that no row of a used token is like those of unused ones."""
-    ids = tuple(matrix.candidates.tolist())
-    if ids:
-        text = f"{counted(len(ids), 'token')} like unused rows, in the {matrix.in_words}"
-        yield Finding("remark", "candidates", len(ids), text, True, matrix.name, ids)
+    count = len(matrix.candidates)
+    if count:
+        text = f"{counted(count, 'token')} like unused rows, in the {matrix.in_words}"
+        yield of_rows("remark", "candidates", matrix.candidates, text, matrix.name)

@@ -13,7 +13,7 @@ from embcli.files.checkpoint import Checkpoint
 from embcli.names import Fault, TokenLayer
 from embcli.verbs.audit.added import Trace
 from embcli.verbs.audit.distribution import Initial
-from embcli.verbs.audit.finding import Finding, Found, Level, rows_in_words
+from embcli.verbs.audit.finding import Finding, Found, Level, of_rows, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import TIMES, outliers
 from embcli.wording import counted
@@ -37,26 +37,26 @@ _TRACES: dict[Trace, str] = {
 def check_untrained(matrix: MatrixAudit) -> Found:
     """Check that the rows of added tokens were trained."""
     for trace, rows in matrix.untrained.items():
-        ids = tuple(rows.tolist())
-        tokens = counted(len(ids), "token" if trace == "ordinary" else "added token")
-        where = f"{rows_in_words(ids)} of the {matrix.in_words}"
+        tokens = counted(len(rows), "token" if trace == "ordinary" else "added token")
+        where = f"{rows_in_words(rows)} of the {matrix.in_words}"
         level: Level = "finding"
         kind: Fault = "untrained"
-        looks = "looks untrained" if len(ids) == 1 else "look untrained"
+        looks = "looks untrained" if len(rows) == 1 else "look untrained"
         if trace in ("pieces", "length"):
             level = "remark"
             kind = "possibly-untrained"
             looks = "may be untrained, which cannot be told"
         text = f"{tokens} {looks}: {where}, {_TRACES[trace]}"
-        yield Finding(level, kind, len(ids), text, layer=matrix.name, ids=ids)
+        yield of_rows(level, kind, rows, text, matrix.name)
 
 
 def check_initial(matrix: MatrixAudit) -> Found:
     """Check that the rows of a model are not as they were initialised."""
     checkpoint = matrix.files.checkpoint
     if checkpoint is not None:
-        name = matrix.name
-        yield from as_initialised(checkpoint, matrix.initial, matrix.in_words, "initial", name)
+        yield from as_initialised(
+            checkpoint, matrix.initial, matrix.in_words, "initial", matrix.name
+        )
 
 
 def as_initialised(
@@ -76,12 +76,12 @@ def as_initialised(
     if values < _LEAST_VALUES or not checkpoint.roles.config:
         return
     for rows in found:
-        ids = tuple(range(rows.first, rows.stop))
+        ids = np.arange(rows.first, rows.stop)
         text = (
             f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "
             f"{rows.distribution} values around 0 in each column"
         )
-        yield Finding("finding", kind, len(ids), text, layer=layer, ids=ids)
+        yield of_rows("finding", kind, ids, text, layer)
 
 
 def check_outliers(matrix: MatrixAudit) -> Found:
@@ -97,16 +97,15 @@ def check_outliers(matrix: MatrixAudit) -> Found:
     others = np.concatenate([[*matrix.unused], candidates, *matrix.untrained.values()])
     used = np.setdiff1d(np.flatnonzero(norms > 0), others)
     found = used[outliers(norms[used], matrix.scan.largest[used])]
-    faults = {"a norm or a largest value 20 times beyond those of all others": found.tolist()}
+    faults = {"a norm or a largest value 20 times beyond those of all others": found}
     if matrix.is_head:
-        limit = TIMES * norms[used].max(initial=0)
-        long = [row for row in matrix.by_use.get("padding", ()) if norms[row] > limit]
+        padding = np.array(matrix.by_use.get("padding", []), np.int64)
+        long = padding[norms[padding] > TIMES * norms[used].max(initial=0)]
         faults["after the last token, yet 20 times as long as the rows of tokens"] = long
     for fault, rows in faults.items():
-        if rows:
+        if len(rows):
             text = f"{rows_in_words(rows)} of the {matrix.in_words}: {fault}"
-            ids = tuple(rows)
-            yield Finding("finding", "outliers", len(ids), text, layer=matrix.name, ids=ids)
+            yield of_rows("finding", "outliers", rows, text, matrix.name)
 
 
 def check_scale(matrix: MatrixAudit) -> Found:

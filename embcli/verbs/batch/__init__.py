@@ -220,7 +220,7 @@ def batch(
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
-        raise RangeError(Sentence(wrong, length=max_length, rows=position_rows))
+        raise RangeError(wrong, length=max_length, rows=position_rows)
     check_ids(tokens, vocabulary_size)
 
     stop = count if all else first + 1
@@ -253,22 +253,17 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
             "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
             ": give a longer text, or a smaller {max_length}"
         )
-        raise InputError(Sentence(wrong, needed=length + 1, length=length, tokens=tokens))
+        raise InputError(wrong, needed=length + 1, length=length, tokens=tokens)
     if not count:
         wrong = (
             "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; "
             "{keep_last} keeps an incomplete one"
         )
         raise InputError(
-            Sentence(
-                wrong,
-                samples=counted(samples, "sample"),
-                length=length,
-                size=windows.batch_size,
-            )
+            wrong, samples=counted(samples, "sample"), length=length, size=windows.batch_size
         )
     if not 0 <= index < count:
         wrong = "{index} {given} is not a batch: there are {count:,}, counted from 0"
         if count == 1:
             wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
-        raise RangeError(Sentence(wrong, given=index, count=count))
+        raise RangeError(wrong, given=index, count=count)

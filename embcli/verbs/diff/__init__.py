@@ -39,7 +39,6 @@ from embcli.verbs.diff.tokens import (
     differences,
     different_rules,
 )
-from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Head
@@ -97,17 +96,18 @@ class Diff(Result, verb="diff"):
         return bool(self._why_no)
 
     @property
-    def has_other_rows(self) -> bool:
-        """Whether the two matrices differ, whatever the output heads do."""
-        return bool(differences(self.counts, "row") or self.other_shapes)
+    def row_differences(self) -> list[str]:
+        """What differs in the two matrices, in words, whatever the output heads do."""
+        found = differences(self.counts, "row")
+        if self.other_shapes:
+            found.append(self.other_shapes)
+        return found
 
     @property
     def _why_no(self) -> str:
-        reasons = differences(self.counts, "row")
+        reasons = self.row_differences
         if self.head is not None and self.head.different:
             reasons.append(f"in the output head {self.head._why_no}")
-        if self.other_shapes:
-            reasons.append(self.other_shapes)
         reasons += self.rules or ()
         return ", ".join(reasons)
 
@@ -254,7 +254,7 @@ def vocabulary(model: Opened) -> Vocabulary:
     encoding = model.source.encoding
     name = model.source.origin.name
     if encoding is None:
-        raise InputError(Sentence("the tokens of {name!r} are unknown: give {encoding}", name=name))
+        raise InputError("the tokens of {name!r} are unknown: give {encoding}", name=name)
     return Vocabulary(name, encoding)
 
 

@@ -45,7 +45,7 @@ def page(diff: Diff, console: Console, options: ConsoleOptions) -> RenderResult:
         for reason in dict.fromkeys(side.origin.guesses.values()):
             yield safe_text(f"A guess for {side.name}: {reason}")
     yield _verdict(diff)
-    if diff.head is not None and diff.head.has_other_rows:
+    if diff.head is not None and diff.head.row_differences:
         yield Hint(("layer",))
 
 
@@ -130,6 +130,6 @@ def _verdict(diff: Diff) -> Answer:
 
 
 def _verdict_in_words(diff: Diff) -> str:
-    if diff.has_other_rows:
+    if diff.row_differences:
         return "differ"
     return f"are equal in {counted(diff.counts['equal'], 'row')}"

@@ -120,7 +120,7 @@ def differences(counts: Mapping[Any, int], unit: str) -> list[str]:
 
 
 def compare_tokens(
-    base: Vocabulary, tuned: Vocabulary, top: int, notes: Notes, text: str | None = None
+    base: Vocabulary, tuned: Vocabulary, top: int, notes: Notes, text: str | None
 ) -> TokenDiff:
     """Return the tokens in which two vocabularies differ.
 

@@ -45,11 +45,9 @@ class Plan(NamedTuple):
         for name in asked:
             if name not in names:
                 raise InputError(
-                    Sentence(
-                        "{position} {kind} has no rows that {show} {name} could mean",
-                        kind=self.kind,
-                        name=name,
-                    )
+                    "{position} {kind} has no rows that {show} {name} could mean",
+                    kind=self.kind,
+                    name=name,
                 )
         return tuple(names)
 
@@ -172,16 +170,12 @@ def _why_no_positions(recipe: Recipe | None) -> str:
 def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
     """Raise InputError if there is no sum to write out, or no such token."""
     if not (plan.input_steps or plan.hidden_steps):
-        raise InputError(
-            Sentence("{trace} writes out a sum; {position} {kind} adds nothing", kind=plan.kind)
-        )
+        raise InputError("{trace} writes out a sum; {position} {kind} adds nothing", kind=plan.kind)
     if not 0 <= whole_number("trace", trace) < len(tokens):
         raise RangeError(
-            Sentence(
-                "{trace} {given} is not one of {tokens}, counted from 0",
-                given=trace,
-                tokens=counted(len(tokens), "token"),
-            )
+            "{trace} {given} is not one of {tokens}, counted from 0",
+            given=trace,
+            tokens=counted(len(tokens), "token"),
         )
 
 
@@ -195,10 +189,7 @@ def occurrences(tokens: Tokens, text: str) -> np.ndarray:
     """
     if not isinstance(text, str):
         raise WrongTypeError(
-            Sentence(
-                "{only} must be a text such as 'Paris' or '345', not {given}",
-                given=str(text)[:40],
-            )
+            "{only} must be a text such as 'Paris' or '345', not {given}", given=str(text)[:40]
         )
     reading = tokens.reading
     is_ids = _IDS.fullmatch(text) is not None
@@ -208,12 +199,10 @@ def occurrences(tokens: Tokens, text: str) -> np.ndarray:
         wanted = reading.ids(text)
     else:
         raise InputError(
-            Sentence("{only} {given!r} is a text; IDs without an encoding take an ID", given=text)
+            "{only} {given!r} is a text; IDs without an encoding take an ID", given=text
         )
     if not len(wanted):
-        raise InputError(
-            Sentence("{only} {given!r} has no tokens; give a token that occurs", given=text)
-        )
+        raise InputError("{only} {given!r} has no tokens; give a token that occurs", given=text)
 
     missing = wanted[~np.isin(wanted, tokens.ids)]
     if len(missing):
@@ -225,8 +214,10 @@ def occurrences(tokens: Tokens, text: str) -> np.ndarray:
         if is_ids and reading is not None:
             absent += "; digits are an ID, with a space before them a text"
         raise InputError(
-            Sentence("{only} {given!r}: {absent}", given=text, absent=absent),
+            "{only} {given!r}: {absent}",
             hint_at_token(text, tokens.bytes_of(tokens.ids)),
+            given=text,
+            absent=absent,
         )
     return np.flatnonzero(np.isin(tokens.ids, wanted))
 

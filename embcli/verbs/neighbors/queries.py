@@ -88,7 +88,7 @@ def _terms(
         ids = encode(text)
         if not len(ids):
             wrong = "{parameter} {term!r} has no tokens"
-            raise InputError(Sentence(wrong, parameter=Parameter(parameter), term=text[:40]))
+            raise InputError(wrong, parameter=Parameter(parameter), term=text[:40])
         check_ids(Tokens(ids, np.array([0, len(ids)]), tokens.reading), rows, can_enlarge=False)
         terms.append(ids)
     return tuple(terms)
@@ -104,16 +104,13 @@ def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
             rows = np.atleast_2d(np.asarray(vectors, np.float32))
     except (TypeError, ValueError):
         raise InputError(
-            Sentence("{vector} must be an array of numbers, not {given}", given=repr(vectors)[:60])
+            "{vector} must be an array of numbers, not {given}", given=repr(vectors)[:60]
         ) from None
     if rows.shape[1:] != (dim,) or not np.isfinite(rows).all():
         raise InputError(
-            Sentence(
-                "{vector} must have rows of D = {dim_of_rows:,} finite numbers, "
-                "not the shape {shape}",
-                dim_of_rows=dim,
-                shape=rows.shape,
-            )
+            "{vector} must have rows of D = {dim_of_rows:,} finite numbers, not the shape {shape}",
+            dim_of_rows=dim,
+            shape=rows.shape,
         )
     return [Query(np.empty(0, np.int64), vector=row) for row in rows]
 
@@ -133,6 +130,9 @@ def vectors_in_array(data: bytes, name: str) -> np.ndarray:
         ) from None
 
 
+_NO_DIRECTION = "{what} is zero and has no direction; use {metric} dot or l2"
+
+
 def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.ndarray:
     """Return the vector of a query, (D,) float64; queries count from 1.
 
@@ -148,7 +148,7 @@ def vector_of(query: Query, number: int, layer: Layer, metric: Metric) -> np.nda
         for ids in query.minus:
             vector -= _mean_row(ids, layer, metric, has_terms)
     if metric == "cosine" and not vector.any():
-        raise _without_direction(f"query {number:,}")
+        raise InputError(_NO_DIRECTION, what=f"query {number:,}")
     return vector
 
 
@@ -164,11 +164,5 @@ def _mean_row(ids: np.ndarray, layer: Layer, metric: Metric, is_term: bool) -> n
     length = float(np.linalg.norm(mean))
     if not length:
         names = ", ".join(str(row) for row in ids[:8])
-        raise _without_direction(f"the mean row of ID {names}")
+        raise InputError(_NO_DIRECTION, what=f"the mean row of ID {names}")
     return mean / length if is_term else mean
-
-
-def _without_direction(what: str) -> InputError:
-    return InputError(
-        Sentence("{what} is zero and has no direction; use {metric} dot or l2", what=what)
-    )

@@ -183,11 +183,9 @@ def positions(
     token_ids = parse_ids("0" if ids is None else str(ids))
     if len(token_ids) != 1:
         raise InputError(
-            Sentence(
-                "{ids} must be one token ID, not {count}: {given!r}",
-                count=len(token_ids),
-                given=str(ids)[:40],
-            )
+            "{ids} must be one token ID, not {count}: {given!r}",
+            count=len(token_ids),
+            given=str(ids)[:40],
         )
     check_size("context_length", length)
     dim = model_positions.dim
@@ -196,7 +194,7 @@ def positions(
     check_number("theta", theta, 1)
     if model_positions.kind == "rotary" and dim % 2:
         raise LayerError(
-            Sentence("{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim)
+            "{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim
         )
     chosen = select(rows, length, "position")
     # The columns of similarities are other positions.
