@@ -6,7 +6,7 @@ computed as they are read, so that a result can be larger than memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,6 +90,11 @@ class Records:
         if not self.batch:
             return array.shape
         return *self.batch, *array.shape[1:]
+
+    def column_numbers(self, name: str) -> Sequence[int]:
+        """Return the numbers of the columns of a matrix."""
+        array = self.matrices[name]
+        return array.columns or self.columns or range(array.shape[1])
 
     @property
     def several(self) -> Names:

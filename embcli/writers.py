@@ -1,8 +1,7 @@
 """Results as data: one function per format, which writes rows as they are computed.
 
-`Result.save` and the command call `write`, `Result.to_arrow` calls `table`. Both read records piece
-by piece, so that a result can be larger than memory. Numbers are the shortest decimals that give
-the same float32 back, as orjson writes them.
+Records are read piece by piece, so that a result can be larger than memory. Numbers are the
+shortest decimals that give the same float32 back, as orjson writes them.
 """
 
 from __future__ import annotations
@@ -147,8 +146,7 @@ class _Dialect(NamedTuple):
         matrices = records.one
         names: list[str | int] = [*_column_names(records)]
         for name in matrices:
-            array = records.matrices[name]
-            names += array.columns or records.columns or range(array.shape[1])
+            names += records.column_numbers(name)
         file.write(self.separator.join(self.cells(names)) + self.line_end)
         for piece in reader.pieces(records.fields, matrices):
             fields = _in_columns(piece.fields, records)
@@ -261,7 +259,7 @@ def _write_array(file: BinaryIO, array: ArraySpec, pieces: Iterable[np.ndarray])
 
 
 def _parquet(reader: _Reader, file: BinaryIO) -> None:
-    """Write the table that `table` returns, a group of rows for each piece."""
+    """Write the fields of each row and its `vector`, a list of fixed size, in groups of rows."""
     from pyarrow import parquet
 
     reader = reader.of_cells()
@@ -274,15 +272,6 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
     with parquet.ParquetWriter(file, schema, **settings) as writer:
         for batch in _batches(reader, schema):
             writer.write_batch(batch)
-
-
-def table(records: Records) -> Any:
-    """Return a `pyarrow.Table`: the fields of each row, and its `vector`, a list of fixed size."""
-    import pyarrow
-
-    reader = _Reader(records, Notes()).of_cells()
-    schema = _schema(reader)
-    return pyarrow.Table.from_batches(_batches(reader, schema), schema)
 
 
 def _schema(reader: _Reader) -> Any:

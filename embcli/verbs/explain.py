@@ -123,6 +123,11 @@ class Explanations(Result, verb="explain"):
     see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
 
     @property
+    def text(self) -> str:
+        """What is said of the words, without the commands."""
+        return "\n\n".join(entry.text for entry in self.entries)
+
+    @property
     def _subject(self) -> str:
         return " and ".join(entry.word for entry in self.entries[:2])
 

@@ -64,7 +64,7 @@ class Neighbors(Result, verb="neighbors"):
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.encoding)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return a row for each neighbour; what holds for the whole search stands in the run."""
         documents = []
         for query, left_out in zip(self.queries, self.search.left_out, strict=True):
