@@ -97,7 +97,7 @@ class Model(Opened):
         self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray
     ) -> np.ndarray:
         if isinstance(key, str):
-            return self.lookup(key, show=("token",), position="none").matrix("token")
+            key = self.encode(key)
         if isinstance(key, tuple):
             raise WrongTypeError(
                 "a pair is not an ID: model[2][1] is a number, model[[2, 1]] are rows"

@@ -29,7 +29,6 @@ from embcli.formats import (
     SUFFIXES,
     VIEWS,
     ContentKind,
-    DataFormat,
     Format,
     FormatName,
     PageFormat,
@@ -250,8 +249,7 @@ class Result:
 
         records = self._records()
         refuse_many(records.shown, format)
-        data_format = cast("DataFormat", format)
-        return lambda file: writers.write(records, data_format, file, self.notes)
+        return lambda file: writers.write(records, format, file, self.notes)
 
     def _written(self, format: FormatName) -> bytes:
         """Return the result as data in a format, as in a file."""

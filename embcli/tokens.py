@@ -318,8 +318,7 @@ def resolve_rows(
         if any(map(str.isalpha, part)):
             row = _id_of_token(part, encoding, notes)
             if row >= size:
-                token = id_in_words(row, part.encode())
-                raise RangeError(f"{token} has no row: there are {size:,} rows")
+                raise RangeError(f"{part!r} is ID {row}, and there are {size:,} rows")
             parts[place] = str(row)
     return ",".join(parts)
 
