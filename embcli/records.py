@@ -121,11 +121,11 @@ def run_of(encoding: Encoding | None, **more: Any) -> Document:
 def listed(run: Document, unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
     types = {name: field_type for name, (field_type, _) in fields.items()}
-    columns = {name: values for name, (_, values) in fields.items()}
-    rows = len(next(iter(columns.values())))
+    _, first = next(iter(fields.values()))
+    rows = len(first)
 
     def pieces(names: Names, _: Names) -> Iterator[Piece]:
-        yield Piece(rows, {name: columns[name] for name in names})
+        yield Piece(rows, {name: fields[name][1] for name in names})
 
     return Records(run, unit, rows, types, pieces)
 

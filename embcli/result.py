@@ -262,6 +262,10 @@ class Result:
         """Return the rows as dicts, as a file of ndjson has them, which writes NaN as null.
 
         Raises OutputError for a result that cannot be written as ndjson.
+
+        >>> import embcli
+        >>> embcli.seeded().tokenize("Every effort").to_dicts()[1]
+        {'position': 1, 'id': 3626, 'token': ' effort', 'bytes': '206566666f7274', 'start': 5, 'end': 12}
         """
         import orjson
 

@@ -264,7 +264,21 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
 
     reader = reader.of_cells()
     records = reader.records
-    schema = _schema(records)
+    types: dict[Any, Any] = {
+        str: "string",
+        float: "float64",
+        bool: "bool",
+        int: "int64",
+        list[int]: pyarrow.list_(pyarrow.int64()),
+    }
+    # A field with a column for each key has whole numbers.
+    fields = [(name, types[records.fields.get(name, int)]) for name in _column_names(records)]
+    for name in records.one:
+        array = records.matrices[name]
+        vector = pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])
+        fields.append(("vector", vector))
+    metadata = {"run": _document(records.run), "columns": orjson.dumps(records.columns)}
+    schema = pyarrow.schema(fields, metadata)
     settings = {
         "compression": "none",
         "use_dictionary": ["token"],
@@ -275,30 +289,8 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
             columns = _encodable(_in_columns(piece.fields, records))
             for matrix in piece.matrices.values():
                 numbers = pyarrow.array(matrix.ravel())
-                columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(
-                    numbers, type=schema.field("vector").type
-                )
+                columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(numbers, type=vector)
             writer.write_batch(pyarrow.RecordBatch.from_pydict(columns, schema))
-
-
-def _schema(records: Records) -> Any:
-    import pyarrow
-
-    types: dict[Any, Any] = {
-        str: "string",
-        float: "float64",
-        bool: "bool",
-        int: "int64",
-        list[int]: pyarrow.list_(pyarrow.int64()),
-    }
-    # A field with a column for each key has whole numbers.
-    columns = [(name, types[records.fields.get(name, int)]) for name in _column_names(records)]
-    for name in records.one:
-        array = records.matrices[name]
-        number = pyarrow.from_numpy_dtype(array.dtype)
-        columns.append(("vector", pyarrow.list_(number, array.shape[1])))
-    metadata = {"run": _document(records.run), "columns": orjson.dumps(records.columns)}
-    return pyarrow.schema(columns, metadata)
 
 
 def _ids(reader: _Reader, file: BinaryIO) -> None:

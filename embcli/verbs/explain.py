@@ -186,8 +186,8 @@ def explain(word: str | None = None) -> Explanations:
     both. Raises InputError for a word that is not explained, with words of similar spelling, and
     for a question that no entry is near.
 
-    >>> explain("One hot").entries[0].word
-    'one-hot'
+    >>> explain("One hot").entries[0].word, explain("One hot").text[:18]
+    ('one-hot', 'A row of V numbers')
     """
     if word is None:
         return Explanations(entries())
