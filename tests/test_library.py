@@ -472,12 +472,9 @@ def test_several_matrices_are_not_saved_where_only_one_has_room(model, tmp_path,
         several.to_arrow()
 
 
-def test_matrices_are_not_a_table_of_arrow(model):
+def test_a_table_of_a_batch_has_a_row_for_each_input(model):
     with pytest.raises(embcli.OutputError, match="cannot be written as parquet"):
         model.compare(TEXT).to_arrow()
-
-
-def test_a_table_of_a_batch_has_a_row_for_each_input(model):
     batch = model.batch(TEXT * 20)
     table = batch.to_arrow().to_pydict()
     assert table["input"] == batch.inputs.ravel().tolist()

@@ -157,9 +157,7 @@ class Explorer(App[list[str]]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # Textual gives a colon to a field that has the focus, but not a slash, whose Unicode name
         # is solidus.
-        if action == "find":
-            return not isinstance(self.focused, Input)
-        return True
+        return action != "find" or not isinstance(self.focused, Input)
 
     async def action_find(self) -> None:
         if self.matrix.model.encoding is None:

@@ -91,19 +91,18 @@ class FindScreen(ExplorerScreen):
         A part of a word, which is several tokens, has the cursor at the first word with it.
         """
         text = self.query_one("#text", Input).value
-        model = self.matrix.model
+        matrix = self.matrix
         ids = []
         with suppress(EmbcliError):  # a file of vectors does not have the word
-            ids = model.tokens(text).ids[:_MOST_TOKENS].tolist()
-        size = self.matrix.size
-        tokens = [(f"token {place}", row) for place, row in enumerate(ids) if row < size]
+            ids = matrix.model.tokens(text).ids[:_MOST_TOKENS].tolist()
+        tokens = [(f"token {place}", row) for place, row in enumerate(ids) if row < matrix.size]
         words = [("word", row) for row in containing(self.app.words, text) if row not in ids]
         self.ids = [row for _, row in tokens + words]
 
         table = self.query_one(ListTable)
         table.clear()
         for kind, row in tokens + words:
-            (token,) = tokens_of(np.array([row]), model.encoding)
+            (token,) = tokens_of(np.array([row]), matrix.model.encoding)
             table.add_row(kind, right(str(row)), Text(fitted(shown(token), _TOKEN_CELLS)))
         if words and 1 == len(text.split()) < len(ids):
             table.move_cursor(row=len(tokens))

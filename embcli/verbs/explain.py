@@ -123,11 +123,6 @@ class Explanations(Result, verb="explain"):
     see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
 
     @property
-    def text(self) -> str:
-        """What is said of the words, without the commands."""
-        return "\n\n".join(entry.text for entry in self.entries)
-
-    @property
     def _subject(self) -> str:
         return " and ".join(entry.word for entry in self.entries[:2])
 
@@ -186,8 +181,8 @@ def explain(word: str | None = None) -> Explanations:
     both. Raises InputError for a word that is not explained, with words of similar spelling, and
     for a question that no entry is near.
 
-    >>> explain("One hot").entries[0].word, explain("One hot").text[:18]
-    ('one-hot', 'A row of V numbers')
+    >>> explain("One hot").entries[0].word
+    'one-hot'
     """
     if word is None:
         return Explanations(entries())
