@@ -104,12 +104,12 @@ class Model(Opened):
             )
         if isinstance(key, slice):
             try:
-                rows = np.arange(*key.indices(len(self)))
+                chosen = np.arange(*key.indices(len(self)))
             except TypeError as error:
                 raise WrongTypeError(str(error)) from None
             if min(key.start or 0, key.stop or 0) < 0:
                 raise IdError(f"IDs are not counted from the end; the last one is {len(self) - 1}")
-            key = rows
+            key = chosen
         ids = array_of(key)
         tokens = self.tokens(ids)
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
