@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from embcli.errors import InputError, WrongTypeError
+from embcli.errors import IdError, InputError, WrongTypeError
 from embcli.opened import Opened
 from embcli.text import array_of
 from embcli.tokens import check_ids
@@ -36,7 +36,8 @@ class Model(Opened):
 
     `model.shape` is (V, D): `len(model)` or `model.vocab`, and `model.dim`. `model[6109]` is a row,
     (D,) float32; `model[[1, 2]]`, `model[0:5]` and `model["Every effort"]` are rows, (n, D)
-    float32, those of a text one per token: never a mean; IDs of shape (B, T) give (B, T, D).
+    float32, those of a text one per token: never a mean; IDs of shape (B, T) give (B, T, D). IDs
+    are not counted from the end: a negative one is no token, in a slice, too.
     `6109 in model` tells whether an ID has a row, `" effort" in model` whether a text is one token
     with a row. The methods take a text, several texts, or IDs; each returns a frozen result, which
     shows itself as the command shows it. A model can be used from several threads.
@@ -96,16 +97,19 @@ class Model(Opened):
         self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray
     ) -> np.ndarray:
         if isinstance(key, str):
-            return self.lookup(key, show=("token",), position="none").matrix("token")
+            key = self.encode(key)
         if isinstance(key, tuple):
             raise WrongTypeError(
                 "a pair is not an ID: model[2][1] is a number, model[[2, 1]] are rows"
             )
         if isinstance(key, slice):
             try:
-                key = np.arange(*key.indices(len(self)))
+                chosen = np.arange(*key.indices(len(self)))
             except TypeError as error:
                 raise WrongTypeError(str(error)) from None
+            if min(key.start or 0, key.stop or 0) < 0:
+                raise IdError(f"IDs are not counted from the end; the last one is {len(self) - 1}")
+            key = chosen
         ids = array_of(key)
         tokens = self.tokens(ids)
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)

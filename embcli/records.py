@@ -6,7 +6,7 @@ computed as they are read, so that a result can be larger than memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,6 +91,11 @@ class Records:
             return array.shape
         return *self.batch, *array.shape[1:]
 
+    def column_numbers(self, name: str) -> Sequence[int]:
+        """Return the numbers of the columns of a matrix."""
+        array = self.matrices[name]
+        return array.columns or self.columns or range(array.shape[1])
+
     @property
     def several(self) -> Names:
         """The matrices of a format that holds several."""
@@ -116,11 +121,11 @@ def run_of(encoding: Encoding | None, **more: Any) -> Document:
 def listed(run: Document, unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
     types = {name: field_type for name, (field_type, _) in fields.items()}
-    columns = {name: values for name, (_, values) in fields.items()}
-    rows = len(next(iter(columns.values())))
+    _, first = next(iter(fields.values()))
+    rows = len(first)
 
     def pieces(names: Names, _: Names) -> Iterator[Piece]:
-        yield Piece(rows, {name: columns[name] for name in names})
+        yield Piece(rows, {name: fields[name][1] for name in names})
 
     return Records(run, unit, rows, types, pieces)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NoReturn, TypeVar, cast, get_args
 
@@ -28,7 +29,6 @@ from embcli.formats import (
     SUFFIXES,
     VIEWS,
     ContentKind,
-    DataFormat,
     Format,
     FormatName,
     PageFormat,
@@ -128,7 +128,7 @@ class Result:
 
     def _about(self) -> str:
         """Return what the data is: its matrices or its number of rows, and where it is from."""
-        records = self.records()
+        records = self._records()
         facts = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
         if not facts:
             facts.append(counted(records.rows, records.unit.removesuffix("s")))
@@ -139,7 +139,7 @@ class Result:
             facts.append(str(run["from"]))
         return ", ".join(facts)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return the result as data; raises OutputError for a page that has none."""
         raise OutputError(f"{self._verb} has a page, without data behind it")
 
@@ -190,7 +190,7 @@ class Result:
         """Return what is around the page of a picture."""
         from embcli.page.export import Frame
 
-        run = {} if self.content == "page" else self.records().run
+        run = {} if self.content == "page" else self._records().run
         opened = [run, run.get("base", {}), run.get("tuned", {})]
         models = [short_name(each["from"]) for each in opened if "from" in each]
         encodings = filter(None, run.get("encodings") or [run.get("encoding")])
@@ -247,42 +247,65 @@ class Result:
             return lambda file: file.write(page)
         from embcli import writers
 
-        records = self.records()
+        records = self._records()
         refuse_many(records.shown, format)
-        data_format = cast("DataFormat", format)
-        return lambda file: writers.write(records, data_format, file, self.notes)
+        return lambda file: writers.write(records, format, file, self.notes)
+
+    def _written(self, format: FormatName) -> bytes:
+        """Return the result as data in a format, as in a file."""
+        chosen = chosen_format(self.content, format, None)
+        file = BytesIO()
+        self._writer(chosen)(file)
+        return file.getvalue()
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts, as a file of ndjson has them, which writes NaN as null.
+
+        Raises OutputError for a result that cannot be written as ndjson.
+
+        >>> import embcli
+        >>> embcli.seeded().tokenize("Every effort").to_dicts()[1]["token"]
+        ' effort'
+        """
+        import orjson
+
+        lines = self._written("ndjson").splitlines()
+        return list(map(orjson.loads, lines))
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
-        Raises OutputError if the result is not a table, or without the extra `arrow`.
+        Raises OutputError for a result that cannot be written as parquet, which has its matrices as
+        `matrix(name)`, and without the extra `arrow`.
         """
-        from embcli import writers
+        data = BytesIO(self._written("parquet"))
+        from pyarrow import parquet
 
-        records = self.records()
-        if "parquet" not in formats_for(self.content):
-            names = ", ".join(records.matrices) or "none"
-            raise OutputError(f"this result is not a table; it has matrix(name), of {names}")
-        chosen_format(self.content, "parquet", None)
-        refuse_many(records.shown, "parquet")
-        return writers.table(records)
+        return parquet.read_table(data)
 
     def to_pandas(self) -> Any:
-        """Return the table of `to_arrow` as a `pandas.DataFrame`.
+        """Return the table of `to_arrow` as a `pandas.DataFrame`, with a column for each number.
 
-        Raises OutputError as `to_arrow` does, and without pandas.
+        Its columns are named as in csv: "0" is the first number of each row. Raises OutputError as
+        `to_arrow` does, and without pandas.
         """
         table = self.to_arrow()
         try:
-            return table.to_pandas()
+            frame = table.to_pandas()
         except ImportError as error:
             raise OutputError(f"to_pandas needs pandas: pip install pandas ({error})") from None
+        records = self._records()
+        for name in records.one:
+            columns = records.column_numbers(name)
+            numbers = type(frame)(frame.pop("vector").tolist(), columns=map(str, columns))
+            frame = frame.join(numbers)
+        return frame
 
     def matrix(self, name: str) -> np.ndarray:
         """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
         import numpy as np
 
-        records = self.records()
+        records = self._records()
         array = records.matrices.get(name)
         if array is None:
             names = ", ".join(records.matrices) or "none"
@@ -296,7 +319,7 @@ class Result:
         return matrix.reshape(records.shape(array))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        records = self.records()
+        records = self._records()
         shown = records.shown or records.one
         if len(shown) != 1:
             names = ", ".join(shown or records.matrices) or "none"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from embcli.errors import IdError, InputError, Notes
+from embcli.errors import IdError, InputError, Notes, RangeError
 from embcli.names import Shape, Strings
 from embcli.selection import Selection, select
 from embcli.wording import ByteToken, counted
@@ -296,19 +296,23 @@ def chosen_rows(
 
 
 def resolve_rows(
-    rows: Selection | None, encoding: Encoding | None, notes: Notes
+    rows: Selection | None, encoding: Encoding | None, size: int, notes: Notes
 ) -> Selection | None:
     """Return chosen rows with an ID in place of each token of an encoding.
 
     A token may begin with a space that the user left out, which a note says, and special tokens are
-    found by their names. Raises InputError for a text that is not one token.
+    found by their names. Raises InputError for a text that is not one token, and RangeError for a
+    token without a row.
     """
     if encoding is None or not isinstance(rows, str):
         return rows
     parts = rows.split(",")
     for place, part in enumerate(parts):
         if any(map(str.isalpha, part)):
-            parts[place] = str(_id_of_token(part, encoding, notes))
+            row = _id_of_token(part, encoding, notes)
+            if row >= size:
+                raise RangeError(f"{part!r} is ID {row}, and there are {size:,} rows")
+            parts[place] = str(row)
     return ",".join(parts)
 
 

@@ -1,15 +1,13 @@
 """Results as data: one function per format, which writes rows as they are computed.
 
-`Result.save` and the command call `write`, `Result.to_arrow` calls `table`. Both read records piece
-by piece, so that a result can be larger than memory. Numbers are the shortest decimals that give
-the same float32 back, as orjson writes them.
+Records are read piece by piece, so that a result can be larger than memory. Numbers are the
+shortest decimals that give the same float32 back, as orjson writes them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
@@ -19,12 +17,12 @@ import orjson
 
 from embcli.errors import Notes
 from embcli.files.safetensors import header
-from embcli.formats import FORMATS, DataFormat
+from embcli.formats import FORMATS, FormatName
 from embcli.records import ArraySpec, Columns, Document, Names, NumbersBy, Piece, Records
 from embcli.wording import in_data
 
 
-def write(records: Records, format: DataFormat, file: BinaryIO, notes: Notes) -> None:
+def write(records: Records, format: FormatName, file: BinaryIO, notes: Notes) -> None:
     """Write a result as data into an open file."""
     if FORMATS[format].one_matrix and records.shown is None and records.default_remark:
         notes.add(records.default_remark)
@@ -147,8 +145,7 @@ class _Dialect(NamedTuple):
         matrices = records.one
         names: list[str | int] = [*_column_names(records)]
         for name in matrices:
-            array = records.matrices[name]
-            names += array.columns or records.columns or range(array.shape[1])
+            names += records.column_numbers(name)
         file.write(self.separator.join(self.cells(names)) + self.line_end)
         for piece in reader.pieces(records.fields, matrices):
             fields = _in_columns(piece.fields, records)
@@ -261,64 +258,39 @@ def _write_array(file: BinaryIO, array: ArraySpec, pieces: Iterable[np.ndarray])
 
 
 def _parquet(reader: _Reader, file: BinaryIO) -> None:
-    """Write the table that `table` returns, a group of rows for each piece."""
+    """Write the fields of each row and its `vector`, a list of fixed size, in groups of rows."""
+    import pyarrow
     from pyarrow import parquet
 
     reader = reader.of_cells()
-    schema = _schema(reader)
-    settings = {
-        "compression": "none",
-        "use_dictionary": ["token"],
-        "write_statistics": list(reader.records.fields),
-    }
-    with parquet.ParquetWriter(file, schema, **settings) as writer:
-        for batch in _batches(reader, schema):
-            writer.write_batch(batch)
-
-
-def table(records: Records) -> Any:
-    """Return a `pyarrow.Table`: the fields of each row, and its `vector`, a list of fixed size."""
-    import pyarrow
-
-    reader = _Reader(records, Notes()).of_cells()
-    schema = _schema(reader)
-    return pyarrow.Table.from_batches(_batches(reader, schema), schema)
-
-
-def _schema(reader: _Reader) -> Any:
-    import pyarrow
-
     records = reader.records
     types: dict[Any, Any] = {
-        str: pyarrow.string(),
-        float: pyarrow.float64(),
-        bool: pyarrow.bool_(),
-        int: pyarrow.int64(),
+        str: "string",
+        float: "float64",
+        bool: "bool",
+        int: "int64",
         list[int]: pyarrow.list_(pyarrow.int64()),
     }
     # A field with a column for each key has whole numbers.
-    columns = [(name, types[records.fields.get(name, int)]) for name in _column_names(records)]
-    for name in reader.records.one:
+    fields = [(name, types[records.fields.get(name, int)]) for name in _column_names(records)]
+    for name in records.one:
         array = records.matrices[name]
-        number = pyarrow.from_numpy_dtype(array.dtype)
-        columns.append(("vector", pyarrow.list_(number, array.shape[1])))
+        vector = pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])
+        fields.append(("vector", vector))
     metadata = {"run": _document(records.run), "columns": orjson.dumps(records.columns)}
-    return pyarrow.schema(columns, metadata)
-
-
-def _batches(reader: _Reader, schema: Any) -> Iterator[Any]:
-    """Yield copies of the pieces, whose own arrays are valid only until the next piece."""
-    import pyarrow
-
-    for piece in reader.pieces(reader.records.fields, reader.records.one):
-        columns = []
-        for name, values in _in_columns(piece.fields, reader.records).items():
-            columns.append(pyarrow.array(_encodable(copy(values)), schema.field(name).type))
-        for matrix in piece.matrices.values():
-            numbers = pyarrow.array(matrix.flatten())
-            vector = schema.field("vector").type
-            columns.append(pyarrow.FixedSizeListArray.from_arrays(numbers, type=vector))
-        yield pyarrow.record_batch(columns, schema)
+    schema = pyarrow.schema(fields, metadata)
+    settings = {
+        "compression": "none",
+        "use_dictionary": ["token"],
+        "write_statistics": list(records.fields),
+    }
+    with parquet.ParquetWriter(file, schema, **settings) as writer:
+        for piece in reader.pieces(records.fields, records.one):
+            columns = _encodable(_in_columns(piece.fields, records))
+            for matrix in piece.matrices.values():
+                numbers = pyarrow.array(matrix.ravel())
+                columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(numbers, type=vector)
+            writer.write_batch(pyarrow.RecordBatch.from_pydict(columns, schema))
 
 
 def _ids(reader: _Reader, file: BinaryIO) -> None:

@@ -30,7 +30,7 @@ ALLOWED = {
     "rich": ("cli", "page", "result", "verbs", "explore", "wording"),
     "resvg_py": ("page",),
     "textual": ("explore",),
-    "pyarrow": ("writers",),
+    "pyarrow": ("writers", "result"),
     "torch": (
         *(
             "seeded_layers.drawing",

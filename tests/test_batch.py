@@ -83,7 +83,7 @@ def plain(ids: list[int], seeded: Seeded, split: dict[str, Any]) -> list[PlainBa
 
 def assert_equal(result: Batches, expected: list[PlainBatch]) -> None:
     """Compare the matrices of a result, and of its records, with those of a plain script."""
-    found = gathered(result.records())
+    found = gathered(result._records())
     assert [*found] == [*PlainBatch._fields]
     for name, values in found.items():
         wanted = torch.cat([getattr(batch, name) for batch in expected]).numpy()
@@ -204,7 +204,7 @@ def test_a_batch_has_eight_samples_or_as_many_as_there_are_unless_a_size_is_give
 
     assert len(many.inputs) == 8
     assert few.inputs.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert few.records().run["batch_size"] == 2
+    assert few._records().run["batch_size"] == 2
     with pytest.raises(InputError, match="too few for a batch of 8"):
         model.batch([*range(10)], batch_size=8)
     with pytest.raises(InputError, match="need at least 5 tokens"):

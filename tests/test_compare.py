@@ -322,7 +322,7 @@ def test_a_difference_gives_status_1_and_null_in_json(in_process, tmp_path):
 
 
 def test_a_difference_is_nan_in_csv(infinite, snapshot):
-    records = replace(infinite, show=None).records()
+    records = replace(infinite, show=None)._records()
 
     snapshot("compare/infinite-weight.csv", written(records, "csv").decode())
 
@@ -338,7 +338,7 @@ def assert_same_decimals(found: Any, expected: np.ndarray) -> None:
 def test_large_weights_are_in_json_if_they_are_named():
     result = seeded(THREE_IDS, 300, 17, show=("first", "linear"))
 
-    document = from_json(written(result.records(), "json"))
+    document = from_json(written(result._records(), "json"))
 
     assert document["weights"]["shared"] is None  # 5,100 numbers
     assert [*document["matrices"]] == ["linear"]

@@ -313,7 +313,7 @@ def test_rows_are_written_while_lines_come(process):
 
 def test_many_lines_are_a_piece_of_data():
     counts = embcli.count("a b\n" * 600, lines=True)
-    pieces = [*counts.records().pieces(("line", "tokens"), ())]
+    pieces = [*counts._records().pieces(("line", "tokens"), ())]
     assert len(pieces) < 10
     lines = [line for piece in pieces for line in piece.fields["line"]]
     assert lines == [*range(1, 601)]

@@ -228,7 +228,7 @@ def test_an_explanation_is_a_page_without_data(in_process):
     assert "cannot be written as json" in in_process.refused("explain", "token", "-f", "json")
     assert repr(embcli.explain("token")) == "<embcli explain: token; print() shows it>"
     with pytest.raises(OutputError, match="explain has a page, without data"):
-        embcli.explain("token").records()
+        embcli.explain("token")._records()
 
 
 # --- words that are not explained -----------------------------------------------------------------

@@ -71,7 +71,7 @@ def torch_matrices(ids: list[int]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("show", [None, "token", "position"])
 def test_lookup_holds_the_tokens_and_the_matrices_of_torch(in_process, tmp_path, show):
     options = ["--show", show] if show else []
-    records = package.seeded().lookup(TEXT, show=show).records()
+    records = package.seeded().lookup(TEXT, show=show)._records()
     for form in get_args(DataFormat):
         path = tmp_path / f"lookup.{form}"
         if form == "ids":

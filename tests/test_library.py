@@ -421,6 +421,13 @@ def test_a_data_frame_is_made_by_pandas(model, monkeypatch):
         model.tokenize(TEXT).to_pandas()
 
 
+def test_a_data_frame_has_the_columns_of_csv(model):
+    pandas = pytest.importorskip("pandas")
+    result = model.lookup(TEXT, columns="3,1")
+    expected = pandas.read_csv(io.BytesIO(result._written("csv")))
+    pandas.testing.assert_frame_equal(result.to_pandas(), expected, check_dtype=False)
+
+
 def test_a_result_has_its_matrices_as_arrays(model):
     result = model.lookup(TEXT)
     assert np.array_equal(result.token + result.position, result.input)
@@ -455,16 +462,6 @@ def test_several_matrices_are_not_saved_where_only_one_has_room(model, tmp_path,
     assert not any(tmp_path.iterdir())
     with pytest.raises(embcli.OutputError, match="one matrix"):
         several.to_arrow()
-
-
-def test_a_table_of_arrow_is_what_parquet_holds(model, tmp_path):
-    from pyarrow import parquet
-
-    result = model.lookup(TEXT)
-    result.save(tmp_path / "rows.parquet")
-    assert result.to_arrow().equals(parquet.read_table(tmp_path / "rows.parquet"))
-    with pytest.raises(embcli.OutputError, match="not a table"):
-        model.compare(TEXT).to_arrow()
 
 
 def test_a_table_of_a_batch_has_a_row_for_each_input(model):

@@ -62,7 +62,7 @@ def test_rows_are_those_of_torchs_layers(data, size, dim, length, seed):
         places += range(len(sequence_ids))
     expected = input_of_torch(seeded, ids, places)
     chosen = columns or [*range(dim)]
-    records = result.records()
+    records = result._records()
     matrices = gathered(records)
     assert [*records.columns] == chosen
     for name, values in expected.items():

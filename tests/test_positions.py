@@ -86,7 +86,7 @@ def table(kind: Any, dim: int = D, length: int = T, **more: Any) -> PositionTabl
 
 def matrices_of(result: PositionTable) -> dict[str, np.ndarray]:
     """Return the matrices of a result, which are also those of its records."""
-    records = result.records()
+    records = result._records()
     found = gathered(records)
     assert gathered_field(records, "position") == result.chosen.tolist()
     for name, values in found.items():
@@ -108,7 +108,7 @@ def test_sinusoidal_positions_are_rows_of_the_formula():
     found = matrices_of(result)
     expected = waves(7, np.arange(T)).astype(np.float32)
     assert_same_bits(found["position"], expected)
-    assert "seed" not in result.records().run
+    assert "seed" not in result._records().run
     with pytest.raises(AttributeError, match="there are: position"):
         _ = result.similarity
 
@@ -152,7 +152,7 @@ def test_rotary_positions_are_angles_and_the_turned_row_of_a_token(pairing, toke
     np.testing.assert_allclose(found["position"], angles, rtol=1e-6)
     assert_same_bits(found["input"], turned.astype(np.float32))
     assert_same_bits(found["input"][:1], token_row)
-    assert result.records().default == "position"
+    assert result._records().default == "position"
 
 
 @cases
@@ -211,7 +211,7 @@ def test_all_positions_are_there_unless_a_length_is_given(kind, count, similarit
 
     result = model.positions(kind, similarity=similarity)
 
-    for spec in result.records().matrices.values():
+    for spec in result._records().matrices.values():
         assert spec.shape[0] == count
 
 

@@ -118,7 +118,7 @@ NASTY = [
 
 @given(st.lists(st.one_of(st.sampled_from(NASTY), st.text(max_size=4)), max_size=8).map("".join))
 def test_rows_have_the_bytes_and_the_place_of_any_text(text):
-    records = Tokenization(of_text(text)).records()
+    records = Tokenization(of_text(text))._records()
     rows = from_ndjson(written(records, "ndjson"))
 
     assert [row["id"] for row in rows] == GPT2.tiktoken.encode_ordinary(text)

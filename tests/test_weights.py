@@ -52,7 +52,7 @@ def test_rows_are_those_of_torchs_layer(data, size, dim, name):
 
     chosen_rows = live(seeded)[name][rows]
     expected = chosen_rows[:, columns]
-    records = matrix.records()
+    records = matrix._records()
     assert_same_bits(matrix.rows(matrix.ids), expected)
     assert_same_bits(gathered(records)[name], expected)
     assert gathered_field(records, "id") == rows

@@ -63,6 +63,7 @@ class Explorer(App[list[str]]):
     }
     Prompt { padding: 0 1; background: $background; }
     Prompt > .input--placeholder { color: $text-accent; }
+    Prompt:focus { dock: bottom; height: 2; }  /* over the keys, which are then letters */
     Lines, DataTable { height: 1fr; background: $background; scrollbar-size-vertical: 1; }
     Lines { width: 1fr; overflow-x: hidden; scrollbar-size-vertical: 0; }
     VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }
@@ -73,6 +74,11 @@ class Explorer(App[list[str]]):
     #nearest DataTable { border-left: tall $panel; }
     #nearest DataTable:focus { border-left: tall $accent; }
     FindScreen #text { margin: 0 1; }
+    /* One note at a time, on the title. */
+    ToastRack { dock: top; align: right top; margin-bottom: 0; }
+    ToastHolder { display: none; }
+    ToastHolder:last-child { display: block; }
+    Toast { width: auto; max-width: 70%; margin-top: 0; padding: 0 1; }
     """
 
     screen: Any  # an ExplorerScreen
@@ -116,8 +122,9 @@ class Explorer(App[list[str]]):
     async def on_mount(self) -> None:
         """Prepare for signals, show the model's notes, and begin as the options say."""
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        for note in self.matrix.model.notes:
-            self.notify(note, severity="warning", markup=False)
+        notes = "\n".join(self.matrix.model.notes)
+        if notes:
+            self.notify(notes, severity="warning", markup=False)
         if self.first_text is not None:
             await self._open(FindScreen(self.matrix, self.first_text))
 
@@ -150,9 +157,7 @@ class Explorer(App[list[str]]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         # Textual gives a colon to a field that has the focus, but not a slash, whose Unicode name
         # is solidus.
-        if action == "find":
-            return not isinstance(self.focused, Input)
-        return True
+        return action != "find" or not isinstance(self.focused, Input)
 
     async def action_find(self) -> None:
         if self.matrix.model.encoding is None:

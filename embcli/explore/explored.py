@@ -104,7 +104,7 @@ class ExploredMatrix:
 
         Raises InputError if no row has it.
         """
-        rows = resolve_rows(text, self.model.encoding, Notes())
+        rows = resolve_rows(text, self.model.encoding, self.size, Notes())
         return int(select(rows, self.size, "row")[0])
 
 

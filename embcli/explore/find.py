@@ -44,7 +44,7 @@ class FindScreen(ExplorerScreen):
     def __init__(self, matrix: ExploredMatrix, text: str = "") -> None:
         super().__init__(matrix)
         self.text = text  # to begin with
-        self.ids: list[int] = []  # the tokens of the text, then words
+        self.ids: list[int] = []  # the tokens of the text that have a row, then other words
 
     def body(self) -> ComposeResult:
         yield SearchField(
@@ -60,7 +60,7 @@ class FindScreen(ExplorerScreen):
         return ["Find a row: type a text, or a part of a word", self.matrix.name]
 
     def commands(self) -> list[str]:
-        rows = ",".join([str(row) for row in self.ids if row < self.matrix.size])
+        rows = ",".join(map(str, self.ids))
         if not rows:
             return []
         return [self.matrix.spell("weights", "--rows", rows, "--columns", "0:1")]
@@ -91,22 +91,20 @@ class FindScreen(ExplorerScreen):
         A part of a word, which is several tokens, has the cursor at the first word with it.
         """
         text = self.query_one("#text", Input).value
-        most_tokens = 1000
-        model = self.matrix.model
-        tokens = []
+        matrix = self.matrix
+        ids = []
         with suppress(EmbcliError):  # a file of vectors does not have the word
-            tokens = model.tokens(text).ids[:most_tokens].tolist()
-        words = containing(self.app.words, text)
-        self.ids = [*tokens, *words]
+            ids = matrix.model.tokens(text).ids[:_MOST_TOKENS].tolist()
+        tokens = [(f"token {place}", row) for place, row in enumerate(ids) if row < matrix.size]
+        words = [("word", row) for row in containing(self.app.words, text) if row not in ids]
+        self.ids = [row for _, row in tokens + words]
 
         table = self.query_one(ListTable)
         table.clear()
-        found = tokens_of(np.array(self.ids, np.int64), model.encoding)
-        for place, token in enumerate(found):
-            kind = f"token {place}" if place < len(tokens) else "word"
-            row = right(str(self.ids[place]))
-            table.add_row(kind, row, Text(fitted(shown(token), _TOKEN_CELLS)))
-        if words and 1 == len(text.split()) < len(tokens):
+        for kind, row in tokens + words:
+            (token,) = tokens_of(np.array([row]), matrix.model.encoding)
+            table.add_row(kind, right(str(row)), Text(fitted(shown(token), _TOKEN_CELLS)))
+        if words and 1 == len(text.split()) < len(ids):
             table.move_cursor(row=len(tokens))
         self.show_title()
 
@@ -118,9 +116,7 @@ class FindScreen(ExplorerScreen):
     def go_to_row(self) -> None:
         if not self.ids or not self.is_active:  # a second Enter comes too late
             return
-        row = self.ids[self.query_one(ListTable).cursor_row]
-        with self.app.errors_as_notes():
-            self.dismiss(self.matrix.row_of(str(row)))
+        self.dismiss(self.ids[self.query_one(ListTable).cursor_row])
 
 
 def containing(words: list[str], text: str) -> list[int]:

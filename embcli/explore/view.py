@@ -105,12 +105,12 @@ class ExplorerScreen(Screen[int]):
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
         yield from self.body()
-        yield Prompt(compact=True)
         yield KeyLine(compact=True)
+        yield Prompt(compact=True)
 
     def action_open_prompt(self) -> None:
         prompt = self.query_one(Prompt)
-        prompt.placeholder = "a row's ID or token, or row,column"
+        prompt.placeholder = "a row's ID or token, or row,column; Enter goes there, Esc closes"
         prompt.can_focus = True
         self.set_focus(prompt)
 

@@ -219,7 +219,7 @@ class Counts(Result, verb="count"):
         remaining = iter(self.rows)
         return [*islice(remaining, _END), *deque(remaining, _END)]
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         fields: dict[str, FieldType] = {"file": str}
         if self.counting.lines:
             fields["line"] = int

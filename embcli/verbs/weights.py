@@ -68,7 +68,7 @@ class WeightMatrix(Result, verb="weights"):
         """Return rows of the layer, (n, chosen columns) float32."""
         return self.layer.rows(ids)[:, self.columns]
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         fields: dict[str, FieldType] = {"id": int}
         if self.encoding:
             fields["token"] = str
@@ -257,7 +257,7 @@ def weights(
     notes = model.notes.begun()
     size, dim = shape_of(model.source, layer)
     encoding = None if layer == "position" else model.source.encoding
-    ids = select(resolve_rows(rows, encoding, notes), size, "row")
+    ids = select(resolve_rows(rows, encoding, size, notes), size, "row")
     chosen_columns = select(columns, dim, "column")
     layers = model.source.open({layer: None}, notes)
 

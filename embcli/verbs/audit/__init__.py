@@ -111,7 +111,7 @@ class Audit(Result, verb="audit"):
     def _why_no(self) -> str:
         return kinds_in_words(self.failing)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return a row for each finding; what holds for the whole model stands beside them."""
         run = run_of(self.files.encoding, **self.origin.document())
         findings = [finding.document() for finding in self.findings]

@@ -105,7 +105,7 @@ class Batches(Result, verb="batch"):
         rows = self._draws.layers["token"].rows(ids.ravel()).reshape(*ids.shape, -1)
         return rows[..., self.columns] if self._columns_chosen else rows
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         samples = len(self.order)
         length = self.windows.max_length
         vocabulary_size, dim = shape_of(self.source, "token")

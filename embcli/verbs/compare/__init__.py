@@ -41,7 +41,7 @@ class Comparison(Outputs, Result, verb="compare"):
     def _why_no(self) -> str:
         return self.verdict.in_words if self.verdict.different else ""
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return a row for each token with both outputs; the rest stands beside the rows."""
         length, dim = self.linear.shape
         chosen = self.show or ()

@@ -132,7 +132,7 @@ class Diff(Result, verb="diff"):
         rows = self.matching.pairs[known]
         return tokens_of(rows[pairs], self.sides[known].encoding)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return the pairs as data, then the rows without a partner, and a summary of all."""
         base, tuned = self.sides
         base_rows, tuned_rows = self.matching.pairs

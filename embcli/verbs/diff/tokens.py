@@ -91,7 +91,7 @@ class TokenDiff(Result, verb="diff"):
             return "rules not compared"
         return f"different rules: {', '.join(self.rules) or 'none'}"
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         run = {
             "embcli": __version__,
             "base": {"from": self.base.path, "encoding": self.base.encoding.name},

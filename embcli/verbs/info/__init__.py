@@ -35,7 +35,7 @@ class Info(Result, verb="info"):
     cache: str | None  # a folder; None if this user has none
     encodings: dict[str, int]  # V, by name
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         run = {**self.versions, "cpu_capability": self.cpu_capability, "cache": self.cache}
         return listed(
             run,
@@ -105,7 +105,7 @@ class ModelInfo(Result, verb="info"):
         words = [text for text in (recipe.words, recipe.blocks) if text]
         return "; ".join(words)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return a row for each tensor; what holds for the whole checkpoint is in `run`."""
         checkpoint = self.checkpoint
         head = self.head
@@ -212,7 +212,7 @@ class Models(Result, verb="info"):
     models: tuple[LocalModel, ...]
     places: Strings  # in words
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         run = {"embcli": __version__, "places": list(self.places)}
         shapes = [model.shape or (None, None) for model in self.models]
         return listed(

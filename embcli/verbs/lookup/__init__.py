@@ -131,7 +131,7 @@ class Lookup(Result, verb="lookup"):
             is_counted, counts[:-1] - np.repeat(counts[starts[:-1]], np.diff(starts)), -1
         )
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         rows = len(self.chosen)
         matrices = {}
         for name in self.matrices:

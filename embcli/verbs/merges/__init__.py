@@ -88,7 +88,7 @@ class Merges(Result, verb="merges"):
                 fields[name] = (field_type, column)
         return fields
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         return listed(run_of(self.tokens.encoding, pieces=len(self.pieces)), "steps", **self.fields)
 
     def token_of(self, step: DerivationStep) -> bytes | None:

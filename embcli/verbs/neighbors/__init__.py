@@ -64,7 +64,7 @@ class Neighbors(Result, verb="neighbors"):
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.encoding)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return a row for each neighbour; what holds for the whole search stands in the run."""
         documents = []
         for query, left_out in zip(self.queries, self.search.left_out, strict=True):
@@ -130,17 +130,17 @@ def neighbors(
         remark_scaled(notes, model)
     source = model.source
     size, dim = shape_of(source, layer)
-    if text is not None and vector is None:
+    if (text is None) == (vector is None):
+        raise InputError(Sentence("give {text} or {vector}, one of them"))
+    if text is not None:
         tokens = model.tokens(text, special, lines, notes=notes, has_added=False)
         queries = queries_of_tokens(tokens, plus, minus, size, notes)
-    elif vector is not None and text is None:
+    else:
         queries = queries_of_vectors(vector, dim)
         if plus or minus:
             raise InputError(
                 Sentence("{plus} and {minus} are for the tokens of a text, not for {vector}")
             )
-    else:
-        raise InputError(Sentence("give {text} or {vector}, one of them"))
     check_choice("metric", str(metric), METRICS)
     whole_number("top", top, 1)
     among = chosen_rows(rows, match, size, source.encoding)

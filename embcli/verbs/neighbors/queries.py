@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as numpy_format
@@ -94,7 +94,7 @@ def _terms(
     return tuple(terms)
 
 
-def queries_of_vectors(vectors: np.ndarray, dim: int) -> list[Query]:
+def queries_of_vectors(vectors: Any, dim: int) -> list[Query]:
     """Return a query for each vector, (n, D) or (D,).
 
     Raises InputError for another shape, and for numbers that float32 does not hold.

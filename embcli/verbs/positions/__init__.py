@@ -104,7 +104,7 @@ class PositionTable(Result, verb="positions"):
             return [PositionMatrix("similarity", rows, self.columns)]
         return self.shown.matrices
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         kind = self.model_positions.kind
         count = len(self.chosen)
         named = {matrix.name: matrix for matrix in self.matrices}

@@ -96,7 +96,7 @@ class Tokenization(Result, verb="tokenize"):
         starts = np.maximum(ends - counts - self.joined, bases)
         return np.stack([starts - bases, ends - bases], axis=1)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         count = len(self.tokens)
         sequences = self.tokens.sequences
         fields = {

@@ -38,9 +38,9 @@ class Tokenizers(Result, verb="tokenizers"):
         """How many bytes the texts have in UTF-8."""
         return sum(len(text.encode()) for text in self.texts)
 
-    def records(self) -> Records:
+    def _records(self) -> Records:
         """Return a row for each token, encoding by encoding; the totals stand beside the rows."""
-        fields = {"encoding": str, **Tokenization(self.tokens[0]).records().fields}
+        fields = {"encoding": str, **Tokenization(self.tokens[0])._records().fields}
         characters = sum(map(len, self.texts))
         run = {
             "embcli": __version__,
@@ -71,7 +71,7 @@ class Tokenizers(Result, verb="tokenizers"):
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         token_names = tuple(name for name in names if name != "encoding")
         for encoding, tokens in zip(self.encodings, self.tokens, strict=True):
-            for piece in Tokenization(tokens).records().pieces(token_names, ()):
+            for piece in Tokenization(tokens)._records().pieces(token_names, ()):
                 values = {"encoding": [encoding.name] * piece.rows, **piece.fields}
                 yield Piece(piece.rows, {name: values[name] for name in names})
 
