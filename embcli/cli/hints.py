@@ -26,10 +26,7 @@ _FACTS = load_facts("hints.json")
 
 
 def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
-    """Raise InputError for a command line that begins with no command, if there is a hint for it.
-
-    Without one, Typer refuses the word and names similar commands.
-    """
+    """Raise InputError, with a hint, for a command line that begins with no command."""
     from embcli.verbs.explain import named
 
     first = words[0]
@@ -37,6 +34,7 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     known = _FACTS["commands"]
     parts = [lower, *re.split("[-_]", lower)]
     meant = [known[part] for part in parts if part in known]
+    near = nearest(first, commands)
     later = [word for word in words[1:2] if word in commands]
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
         quoted = shlex.quote(first[:60])
@@ -47,8 +45,8 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
         hint = f"Did you mean embcli {meant[0]}? embcli --help"
     elif lower in named():
         hint = f"embcli explain {first} explains the word; embcli --help"
-    elif nearest(first, commands):
-        return
+    elif near:
+        hint = f"Did you mean embcli {near}? embcli --help"
     else:
         text = " ".join(takewhile(_is_no_option, words))
         hint = f"For a text: embcli tokenize {shlex.quote(text)}; embcli --help"
@@ -134,7 +132,7 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
-    near = nearest(option, error.possibilities or ())
+    near = nearest(option, [*own, *error.possibilities])
     longer = [flag for flag in own if flag.startswith(f"--{name.lower()}")]
     meant = _FACTS["options"].get(name, longer)
     error.possibilities = {*meant}.intersection(own)

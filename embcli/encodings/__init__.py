@@ -37,7 +37,7 @@ from embcli.encodings.tiktoken import (
 )
 from embcli.errors import InputError, Notes, RangeError
 from embcli.names import MADE_FROM_TEXT, SPELLED_FROM_TEXT
-from embcli.wording import Sentence
+from embcli.wording import Sentence, load_facts, nearest
 
 if TYPE_CHECKING:
     from embcli.asked.folder import AskedTokenizer
@@ -123,13 +123,15 @@ _of_tiktoken = lru_cache(TiktokenEncoding)
 
 
 def _unknown_error(name: str, known: list[str]) -> RangeError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), dict.fromkeys(known), n=3, cutoff=0.5)
     hint = f"encodings are {', '.join(DEFINITIONS)}, {' and '.join(SPELLED_FROM_TEXT)}"
+    near = nearest(name, known)
     if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    return RangeError(f"no encoding or model is named {name[:60]!r}; {hint}")
+        hint = f"did you mean {near}?"
+    for row in load_facts("not_encodings.json"):
+        if name.lower().startswith(tuple(row["names"])):
+            hint = row["cure"]
+    wrong = "no encoding or model is named {given!r}; {hint}"
+    return RangeError(Sentence(wrong, given=name[:60], hint=Sentence(hint)))
 
 
 # What is said of a file by which alone nobody knows what its model makes of it.
