@@ -422,7 +422,7 @@ def test_an_unknown_key_gets_the_keys_on_the_same_line(start):
 def test_a_wrong_answer_and_a_question_mark_get_the_hint_and_the_question_again(start, snapshot):
     screen = start("--steps", QUESTION, NO_COLOR="1")
 
-    screens = [screen.press(key) for key in ("", "4\n", "?\n", "the fifth\n")]
+    screens = [screen.press(key) for key in ("", "4\n", "?\n", "abc\n", "5\n", "6\n")]
 
     last_lines = [text.rstrip().split("\n")[-5:] for text in screens]
     snapshot("tour/wrong-answers.txt", "\n\n".join(map("\n".join, last_lines)) + "\n")
@@ -456,6 +456,22 @@ def test_a_quiz_counts_right_answers_and_shows_those_that_are_reasons(start):
         screen.press(key)
     assert screen.end("\n") == 0
     assert "Right answers: 1 of 2." in screen.text
+
+
+def test_a_wrong_yes_is_the_only_try(start):
+    screen = start("--steps", number_of("positions learned"))
+    screen.press()
+    assert "Please type yes or no." in screen.press("perhaps\n")
+    assert "Not quite. The answer: no" in screen.press("yes\n")
+
+
+def test_a_question_of_three_numbers_takes_no_two_and_a_skipped_one_is_not_counted(start):
+    screen = start("--steps", SUM_STEP)
+    screen.press()
+    assert "Please type 3 numbers." in screen.press("0.6, 0.1\n")
+    assert "The answer: [0.6" in screen.press("\n")
+    assert screen.end("\n") == 0
+    assert "Right answers" not in screen.text
 
 
 def test_each_answer_of_the_quiz_fits_a_terminal_of_80_by_24(start):
