@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from itertools import pairwise, takewhile
+from pathlib import Path
 from typing import Any
 
 from embcli.cli.console import say
@@ -118,6 +119,11 @@ def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:
     return ""
 
 
+def cure_of_file(file: Path | None) -> str:
+    """Return where a file that cannot be read is found, or ""."""
+    return _cure("missing files", file.name) if file else ""
+
+
 def note_on_word(word: str, kind: str) -> None:
     """Say why a word that is read as a text, or as a file, may not be meant as one."""
     note = cure_of_words(kind, [word])
@@ -132,7 +138,7 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
-    near = nearest(option, [*own, *error.possibilities])
+    near = nearest(option, [*own, "--help"])
     longer = [flag for flag in own if flag.startswith(f"--{name.lower()}")]
     meant = _FACTS["options"].get(name, longer)
     error.possibilities = {*meant}.intersection(own)
@@ -156,7 +162,7 @@ def _by_flag(parameters: Sequence[Any]) -> dict[str, Any]:
     return {flag: parameter for parameter in parameters for flag in parameter.opts}
 
 
-def _cure(table: str, word: str, command: str, typed: str = "") -> str:
+def _cure(table: str, word: str, command: str = "", typed: str = "") -> str:
     """Return what a table has for a word of a command, or ""; without commands a row is for all."""
     for row in _FACTS.get(table, ()):
         if word in row["words"] and command in row.get("commands", [command]):
