@@ -289,8 +289,7 @@ def test_empty_input_is_an_empty_result(in_process):
 
 def test_empty_input_is_decoded_to_nothing(in_process):
     decoded = in_process("decode", stdin="")
-    assert (decoded.status, decoded.out) == (0, b"")
-    assert "empty" in decoded.err
+    assert (decoded.out, decoded.err) == (b"", "embcli: the input is empty\n")
 
 
 @pytest.fixture

@@ -458,20 +458,11 @@ def test_a_quiz_counts_right_answers_and_shows_those_that_are_reasons(start):
     assert "Right answers: 1 of 2." in screen.text
 
 
-def test_a_wrong_yes_is_the_only_try(start):
-    screen = start("--steps", number_of("positions learned"))
+@cases
+def test_an_answer_has_a_reply(step, answer, reply, start):
+    screen = start("--steps", number_of(step))
     screen.press()
-    assert "Please type yes or no." in screen.press("perhaps\n")
-    assert "Not quite. The answer: no" in screen.press("yes\n")
-
-
-def test_a_question_of_three_numbers_takes_no_two_and_a_skipped_one_is_not_counted(start):
-    screen = start("--steps", SUM_STEP)
-    screen.press()
-    assert "Please type 3 numbers." in screen.press("0.6, 0.1\n")
-    assert "The answer: [0.6" in screen.press("\n")
-    assert screen.end("\n") == 0
-    assert "Right answers" not in screen.text
+    assert reply in screen.press(answer)
 
 
 def test_each_answer_of_the_quiz_fits_a_terminal_of_80_by_24(start):

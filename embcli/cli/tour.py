@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _KEYS = "Enter continues, b goes back, q quits: "
 _FIRST_TRY = "Your answer ({}; ? gives a hint, Enter skips, b goes back, q quits): "
-_NO_HINT = "There is no further hint."
 _NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
@@ -47,18 +46,8 @@ _Rules = list[tuple[str, str]]  # patterns, and what stands for them
 
 
 _RULES: dict[str, _Rules] = load_facts("answers.json")
-
-
-@dataclass(frozen=True)
-class AnswerKind:
-    """What a question asks for: numbers, yes or no, or words."""
-
-    rules: str  # their name in data/answers.json
-    shape: str  # a pattern of what the rules make of each answer of this kind
-    tries: int = 3
-
-
-_KINDS = {name: AnswerKind(**row) for name, row in load_facts("answer_kinds.json").items()}
+# What a question asks for, with its rules, the pattern of what they make of an answer, and tries.
+_KINDS = load_facts("answer_kinds.json")
 
 
 @dataclass(frozen=True)
@@ -86,10 +75,10 @@ class TourStep:
 
     def is_an_answer(self, answer: str) -> bool:
         """Return whether an answer is one of the kind that is asked for, right or wrong."""
-        return bool(re.search(_KINDS[self.kind].shape, self._meaning(answer)))
+        return bool(re.search(_KINDS[self.kind]["shape"], self._meaning(answer)))
 
     def _meaning(self, answer: str) -> str:
-        return _rewritten(answer, [*self.rules, *_RULES[_KINDS[self.kind].rules]])
+        return _rewritten(answer, [*self.rules, *_RULES[_KINDS[self.kind]["rules"]]])
 
 
 def _rewritten(answer: str, rules: _Rules) -> str:
@@ -350,21 +339,20 @@ def _read_answer(step: TourStep) -> str:
     asked for, such as ?, is no try.
     """
     hint = step.hint
-    tries = _KINDS[step.kind].tries
+    tries = _KINDS[step.kind]["tries"]
     answer = _read_line(_FIRST_TRY.format(step.kind))
     further = answer
     while further not in ("", _BACK, _QUIT) and not step.is_right(further):
+        reply = f"Please type {step.kind}."
         if _wants_hint(further):
-            reply = hint or _NO_HINT
-            hint = ""
+            reply = hint
+            hint = "There is no further hint."
         elif step.is_an_answer(further):
             tries -= 1
-            if tries == 0:
-                break
             reply = f"Not quite. {hint}"
-            hint = ""
-        else:
-            reply = f"Please type {step.kind}."
+            hint = "There is no further hint."
+        if not tries:
+            break
         ResultWriter().show(safe_text(reply))
         further = _read_line(_NEXT_TRY)
         answer = further or answer

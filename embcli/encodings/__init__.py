@@ -80,8 +80,7 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     if path is not None:
         return _of_path(path, name, remarks)
     if name.lower() not in DEFINITIONS:
-        examples = [spelled.replace("TEXTFILE", "story") for spelled in SPELLED_FROM_TEXT]
-        raise _unknown_error(name, [*DEFINITIONS, *examples, *models.MODEL_TO_ENCODING])
+        raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING])
     return _of_tiktoken(name.lower())
 
 
@@ -107,15 +106,11 @@ def get_several(names: str | Path | Iterable[str | Path], notes: Notes) -> tuple
     encodings = tuple(get(name, notes) for name in given)
     if not encodings:
         raise InputError(Sentence("{encoding} must name a tokenizer"))
-    found = []
-    for encoding in encodings:
-        if encoding.name in found:
-            raise InputError(
-                Sentence(
-                    "{encoding} names {twice} twice; give each tokenizer once", twice=encoding.name
-                )
-            )
-        found.append(encoding.name)
+    found = [encoding.name for encoding in encodings]
+    for name in found:
+        if found.count(name) > 1:
+            wrong = "{encoding} names {twice} twice; give each tokenizer once"
+            raise InputError(Sentence(wrong, twice=name))
     return encodings
 
 
