@@ -62,8 +62,8 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     """
     name = str(name_or_path)
     remarks = notes or Notes()
-    if name in DEFINITIONS:
-        return _of_tiktoken(name)
+    if name.lower() in DEFINITIONS:
+        return _of_tiktoken(name.lower())
     from embcli.hub.local import OF_TOKENIZER, OLLAMA, located
 
     scheme, colon, _ = name.partition(":")
@@ -79,9 +79,7 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
         path = located(name, OF_TOKENIZER)
     if path is not None:
         return _of_path(path, name, remarks)
-    if name.lower() not in DEFINITIONS:
-        raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING])
-    return _of_tiktoken(name.lower())
+    raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING])
 
 
 def _of_scheme(name: str, notes: Notes) -> Encoding:
