@@ -55,7 +55,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
     >>> nearest("jsn", ["csv", "json"]), nearest("cvs", ["csv", "json"])
     ('json', 'csv')
-    >>> nearest("quit", ["audit"]), nearest("--transpose", ["--trace"])
+    >>> nearest("quit", ["audit"]), nearest("--heat", ["--theta"])
     ('', '')
     """
     from difflib import get_close_matches

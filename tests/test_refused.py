@@ -287,11 +287,6 @@ def test_empty_input_is_an_empty_result(in_process):
     assert document_of(in_process, "tokenize")["tokens"] == []
 
 
-def test_empty_input_is_decoded_to_nothing(in_process):
-    decoded = in_process("decode", stdin="")
-    assert (decoded.out, decoded.err) == (b"", "embcli: the input is empty\n")
-
-
 @pytest.fixture
 def surrogate_model(tmp_path: Path) -> str:
     """Return a model whose path, tensors and config.json have lone surrogates; a text has none."""
