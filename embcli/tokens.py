@@ -204,6 +204,8 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     cure = "{reason}; pass {vocab} {rows} or more"
     if tokens.texts is not None:
         cure += ", or leave it out"
+        if re.fullmatch(r"[][\d\s,]+", "".join(tokens.texts)):
+            cure = "{reason}; {ids} takes token IDs"
     raise IdError(cure, reason=reason, rows=int(tokens.ids.max()) + 1)
 
 

@@ -51,12 +51,27 @@ def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
 def nearest(word: str, words: Iterable[str]) -> str:
     """Return the word that is spelled most like another one, or "" if none is like it.
 
-    >>> nearest("jsn", ["csv", "json"]), nearest("None", ["cosine"])
-    ('json', '')
+    Capitals and the dashes of an option do not count. Two letters that changed places are like.
+
+    >>> nearest("jsn", ["csv", "json"]), nearest("cvs", ["csv", "json"])
+    ('json', 'csv')
+    >>> nearest("quit", ["audit"]), nearest("--heat", ["--theta"])
+    ('', '')
     """
     from difflib import get_close_matches
 
-    return "".join(get_close_matches(word, words, 1, cutoff=0.65))
+    spelled = {_letters(other): other for other in words}
+    letters = _letters(word)
+    near = get_close_matches(letters, spelled, 1, cutoff=_LEAST_ALIKE)
+    near += [other for other in spelled if sorted(other) == sorted(letters)]
+    return spelled[near[0]] if near else ""
+
+
+_LEAST_ALIKE = 0.7  # of difflib's ratio: most words that share an ending only have less
+
+
+def _letters(word: str) -> str:
+    return word.lstrip("-").casefold()
 
 
 def in_bytes(size: int) -> str:

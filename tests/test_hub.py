@@ -214,7 +214,7 @@ def test_a_name_that_is_nowhere_says_where_it_was_looked_for(in_process):
     told = in_process.refused("lookup", "a", "--from", "llama3.2")
     assert "in the Hugging Face cache" in told
     assert "\nnor in Ollama's" in told
-    assert told.endswith("; run hf download llama3.2\n")
+    assert told.endswith("; run hf download ORG/llama3.2\n")
 
 
 def test_a_name_that_ollama_has_is_suggested(in_process, home):

@@ -215,6 +215,8 @@ def test_a_page_of_a_text_names_its_tokens_and_what_is_made_of_them(in_process, 
         in_process,
         "neighbors ' king' --minus ' man' --plus ' woman' --dim 4 -k 2",
         "neighbors ' king - man + woman' --dim 4 -k 2",
+        "neighbors 'king-man+woman' --dim 4 -k 2",
+        "neighbors 'C++-11 well-read' --dim 4 -k 2",
         "neighbors 'Every effort moves you' --dim 4 -k 2",
     )
 

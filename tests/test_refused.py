@@ -142,7 +142,7 @@ def test_an_option_that_a_command_does_not_have_is_cured_once():
     assert len(cured) == len(set(cured))
 
     taken = {(name, word) for name, word in cured if f"--{word}" in FLAGS[name]}
-    assert taken == {("tokenize", "ids"), ("batch", "shuffle")}  # without a value, and with one
+    assert taken == {("tokenize", "ids"), ("batch", "shuffle"), ("neighbors", "metric")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -285,10 +285,6 @@ def test_a_range_with_a_dash_in_a_line_is_written_with_a_colon(in_process):
 def test_empty_input_is_an_empty_result(in_process):
     """Its note stands in notes.txt."""
     assert document_of(in_process, "tokenize")["tokens"] == []
-
-
-def test_empty_input_is_decoded_to_nothing(in_process):
-    assert in_process.ok("decode", stdin="").out == b""
 
 
 @pytest.fixture

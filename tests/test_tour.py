@@ -422,7 +422,7 @@ def test_an_unknown_key_gets_the_keys_on_the_same_line(start):
 def test_a_wrong_answer_and_a_question_mark_get_the_hint_and_the_question_again(start, snapshot):
     screen = start("--steps", QUESTION, NO_COLOR="1")
 
-    screens = [screen.press(key) for key in ("", "4\n", "?\n", "the fifth\n")]
+    screens = [screen.press(key) for key in ("", "4\n", "?\n", "abc\n", "5\n", "6\n")]
 
     last_lines = [text.rstrip().split("\n")[-5:] for text in screens]
     snapshot("tour/wrong-answers.txt", "\n\n".join(map("\n".join, last_lines)) + "\n")
@@ -456,6 +456,13 @@ def test_a_quiz_counts_right_answers_and_shows_those_that_are_reasons(start):
         screen.press(key)
     assert screen.end("\n") == 0
     assert "Right answers: 1 of 2." in screen.text
+
+
+@cases
+def test_an_answer_has_a_reply(step, answer, reply, start):
+    screen = start("--steps", number_of(step))
+    screen.press()
+    assert reply in screen.press(answer)
 
 
 def test_each_answer_of_the_quiz_fits_a_terminal_of_80_by_24(start):

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from itertools import pairwise, takewhile
+from pathlib import Path
 from typing import Any
 
 from embcli.cli.console import say
@@ -26,10 +27,7 @@ _FACTS = load_facts("hints.json")
 
 
 def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
-    """Raise InputError for a command line that begins with no command, if there is a hint for it.
-
-    Without one, Typer refuses the word and names similar commands.
-    """
+    """Raise InputError, with a hint, for a command line that begins with no command."""
     from embcli.verbs.explain import named
 
     first = words[0]
@@ -37,6 +35,7 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     known = _FACTS["commands"]
     parts = [lower, *re.split("[-_]", lower)]
     meant = [known[part] for part in parts if part in known]
+    near = nearest(first, commands)
     later = [word for word in words[1:2] if word in commands]
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
         quoted = shlex.quote(first[:60])
@@ -47,8 +46,8 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
         hint = f"Did you mean embcli {meant[0]}? embcli --help"
     elif lower in named():
         hint = f"embcli explain {first} explains the word; embcli --help"
-    elif nearest(first, commands):
-        return
+    elif near:
+        hint = f"Did you mean embcli {near}? embcli --help"
     else:
         text = " ".join(takewhile(_is_no_option, words))
         hint = f"For a text: embcli tokenize {shlex.quote(text)}; embcli --help"
@@ -120,6 +119,11 @@ def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:
     return ""
 
 
+def cure_of_file(file: Path | None) -> str:
+    """Return where a file that cannot be read is found, or ""."""
+    return _cure("missing files", file.name) if file else ""
+
+
 def note_on_word(word: str, kind: str) -> None:
     """Say why a word that is read as a text, or as a file, may not be meant as one."""
     note = cure_of_words(kind, [word])
@@ -134,7 +138,7 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
-    near = nearest(option, error.possibilities or ())
+    near = nearest(option, [*own, "--help"])
     longer = [flag for flag in own if flag.startswith(f"--{name.lower()}")]
     meant = _FACTS["options"].get(name, longer)
     error.possibilities = {*meant}.intersection(own)
@@ -158,7 +162,7 @@ def _by_flag(parameters: Sequence[Any]) -> dict[str, Any]:
     return {flag: parameter for parameter in parameters for flag in parameter.opts}
 
 
-def _cure(table: str, word: str, command: str, typed: str = "") -> str:
+def _cure(table: str, word: str, command: str = "", typed: str = "") -> str:
     """Return what a table has for a word of a command, or ""; without commands a row is for all."""
     for row in _FACTS.get(table, ()):
         if word in row["words"] and command in row.get("commands", [command]):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
-from embcli.cli.hints import cure_of_words, note_on_word
+from embcli.cli.hints import cure_of_file, cure_of_words, note_on_word
 from embcli.errors import InputError
 from embcli.names import LONGEST_TEXT, PROGRAM
 from embcli.wording import in_bytes
@@ -110,7 +110,10 @@ def read_ids(ids: str | None) -> np.ndarray:
 
     if ids is None or ids == "-":
         ids = read_text(None, "IDS", "embcli decode 6109 3626 6100 345")
-    return parse_ids(ids)
+    array = parse_ids(ids)
+    if not len(array):
+        say("the input is empty")
+    return array
 
 
 def read_vectors(path: Path) -> np.ndarray:
@@ -144,7 +147,7 @@ def _bytes(file: Path | None, name: str, example: str) -> bytes:
             data = source.read(LONGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
-        raise InputError(f"cannot read {place}: {reason}") from None
+        raise InputError(f"cannot read {place}: {reason}", cure_of_file(file)) from None
     if len(data) > LONGEST_TEXT:
         raise InputError(f"cannot read {place}: it gives more than {in_bytes(LONGEST_TEXT)}")
     return data

@@ -46,6 +46,8 @@ _Rules = list[tuple[str, str]]  # patterns, and what stands for them
 
 
 _RULES: dict[str, _Rules] = load_facts("answers.json")
+# What a question asks for, with its rules, the pattern of what they make of an answer, and tries.
+_KINDS = load_facts("answer_kinds.json")
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class TourStep:
     words: str
     question: str = ""
     answers: Strings = ()  # the first one is shown
-    kind: str = "numbers"  # of its answers: a name in data/answers.json
+    kind: str = "a number"  # of its answers: a name in data/answer_kinds.json
     rules: _Rules = field(default_factory=list)  # of this question, before those of its kind
     hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
@@ -71,8 +73,12 @@ class TourStep:
         """Return whether an answer means the same as one of those of the step."""
         return self._meaning(answer) in map(self._meaning, self.answers)
 
+    def is_an_answer(self, answer: str) -> bool:
+        """Return whether an answer is one of the kind that is asked for, right or wrong."""
+        return bool(re.search(_KINDS[self.kind]["shape"], self._meaning(answer)))
+
     def _meaning(self, answer: str) -> str:
-        return _rewritten(answer, [*self.rules, *_RULES[self.kind]])
+        return _rewritten(answer, [*self.rules, *_RULES[_KINDS[self.kind]["rules"]]])
 
 
 def _rewritten(answer: str, rules: _Rules) -> str:
@@ -261,9 +267,9 @@ class _Pages:
         """Return the right answer, and whether it was given; a skipped question has no verdict."""
         right = step.answers[0]
         if step.is_right(answer):
-            self.judged[step.heading] = True
+            self.judged.setdefault(step.heading, True)
             return safe_text(f"Right: {right}", "good")
-        if _wants_hint(answer):
+        if _wants_hint(answer) or not step.is_an_answer(answer):
             return safe_text(f"The answer: {right}")
         self.judged.setdefault(step.heading, False)
         return safe_text(f"Not quite. The answer: {right}", "bad")
@@ -289,8 +295,9 @@ class _Pages:
 
 
 def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
-    """Show steps as keys lead; return the number of right answers, or nothing after q.
+    """Show steps as keys lead; return the number of right answers.
 
+    There is nothing to return after q, or if no question was answered.
     In the end, as after Ctrl-C, the cursor is on a line of its own.
     """
     place = 0
@@ -306,6 +313,8 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
     finally:
         print(flush=True)
     judged = list(pages.judged.values())
+    if not judged:
+        return []
     return [safe_text(f"Right answers: {judged.count(True)} of {len(judged)}.")]
 
 
@@ -324,22 +333,29 @@ def _show(pages: _Pages, step: TourStep) -> str:
 
 
 def _read_answer(step: TourStep) -> str:
-    """Ask for the answer of a step, at most twice more after ? or a wrong one.
+    """Ask for the answer of a step until it is right, or wrong at the last try.
 
-    Return the last one; Enter alone is one only if it is the first.
+    Return the last one; Enter alone is one only if it is the first. What is not of the kind that is
+    asked for, such as ?, is no try.
     """
+    hint = step.hint
+    tries = _KINDS[step.kind]["tries"]
     answer = _read_line(_FIRST_TRY.format(step.kind))
-    for _ in range(2):
-        wants_hint = _wants_hint(answer)
-        is_final = answer in ("", _BACK, _QUIT) or step.is_right(answer)
-        if is_final or not (step.answers or wants_hint):
+    further = answer
+    while further not in ("", _BACK, _QUIT) and not step.is_right(further):
+        reply = f"Please type {step.kind}."
+        if _wants_hint(further):
+            reply = hint
+            hint = "There is no further hint."
+        elif step.is_an_answer(further):
+            tries -= 1
+            reply = f"Not quite. {hint}"
+            hint = "There is no further hint."
+        if not tries:
             break
-        verdict = "" if wants_hint else "Not quite. "
-        ResultWriter().show(safe_text(f"{verdict}{step.hint}"))
+        ResultWriter().show(safe_text(reply))
         further = _read_line(_NEXT_TRY)
-        if not further:
-            break
-        answer = further
+        answer = further or answer
     return answer
 
 

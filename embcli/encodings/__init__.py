@@ -37,7 +37,7 @@ from embcli.encodings.tiktoken import (
 )
 from embcli.errors import InputError, Notes, RangeError
 from embcli.names import MADE_FROM_TEXT, SPELLED_FROM_TEXT
-from embcli.wording import Sentence
+from embcli.wording import Sentence, load_facts, nearest
 
 if TYPE_CHECKING:
     from embcli.asked.folder import AskedTokenizer
@@ -62,8 +62,8 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     """
     name = str(name_or_path)
     remarks = notes or Notes()
-    if name in DEFINITIONS:
-        return _of_tiktoken(name)
+    if name.lower() in DEFINITIONS:
+        return _of_tiktoken(name.lower())
     from embcli.hub.local import OF_TOKENIZER, OLLAMA, located
 
     scheme, colon, _ = name.partition(":")
@@ -79,10 +79,7 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
         path = located(name, OF_TOKENIZER)
     if path is not None:
         return _of_path(path, name, remarks)
-    if name.lower() not in DEFINITIONS:
-        examples = [spelled.replace("TEXTFILE", "story") for spelled in SPELLED_FROM_TEXT]
-        raise _unknown_error(name, [*DEFINITIONS, *examples, *models.MODEL_TO_ENCODING])
-    return _of_tiktoken(name.lower())
+    raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING])
 
 
 def _of_scheme(name: str, notes: Notes) -> Encoding:
@@ -107,13 +104,10 @@ def get_several(names: str | Path | Iterable[str | Path], notes: Notes) -> tuple
     encodings = tuple(get(name, notes) for name in given)
     if not encodings:
         raise InputError(Sentence("{encoding} must name a tokenizer"))
-    found = []
-    for encoding in encodings:
-        if encoding.name in found:
-            raise InputError(
-                "{encoding} names {twice} twice; give each tokenizer once", twice=encoding.name
-            )
-        found.append(encoding.name)
+    found = [encoding.name for encoding in encodings]
+    for name in found:
+        if found.count(name) > 1:
+            raise InputError("{encoding} names {twice} twice; give each tokenizer once", twice=name)
     return encodings
 
 
@@ -121,13 +115,15 @@ _of_tiktoken = lru_cache(TiktokenEncoding)
 
 
 def _unknown_error(name: str, known: list[str]) -> RangeError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), dict.fromkeys(known), n=3, cutoff=0.5)
     hint = f"encodings are {', '.join(DEFINITIONS)}, {' and '.join(SPELLED_FROM_TEXT)}"
+    near = nearest(name, known)
     if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    return RangeError(f"no encoding or model is named {name[:60]!r}; {hint}")
+        hint = f"did you mean {near}?"
+    for row in load_facts("not_encodings.json"):
+        if name.lower().startswith(tuple(row["names"])):
+            hint = row["cure"]
+    wrong = "no encoding or model is named {given!r}; {hint}"
+    return RangeError(Sentence(wrong, given=name[:60], hint=Sentence(hint)))
 
 
 # What is said of a file by which alone nobody knows what its model makes of it.

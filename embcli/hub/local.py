@@ -224,13 +224,22 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     hint = f"nor in {ollama_places()};"
     if any(_ollama_manifests(model)):
         hint = f"did you mean {OLLAMA}{model}? Or"
-    over_network = f"read hf://{model} over the network, or " if "/" in model else ""
+    full_name = model if "/" in model else with_organisation(model)
+    over_network = f"read hf://{full_name} over the network, or " if full_name else ""
     return MissingFileError(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
         f"{str(cache)!r}",
-        f"{hint} {over_network}run hf download {model}",
+        f"{hint} {over_network}run hf download {full_name or f'ORG/{model}'}",
         model,
     )
+
+
+def with_organisation(model: str) -> str:
+    """Return the name today of a model that once had no organisation, or ""."""
+    for beginning, organisation in load_facts("organisations.json").items():
+        if model.startswith(beginning):
+            return f"{organisation}/{model}"
+    return ""
 
 
 def _near_file(name: str) -> str:

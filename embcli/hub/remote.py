@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from embcli.binary import Binary, quoted
 from embcli.errors import InputError, Notes, missing_extra
-from embcli.hub.local import OF_TOKENIZER, OF_WEIGHTS, Preference, snapshot
-from embcli.wording import in_bytes, load_facts
+from embcli.hub.local import OF_TOKENIZER, OF_WEIGHTS, Preference, snapshot, with_organisation
+from embcli.wording import in_bytes
 
 if TYPE_CHECKING:
     from huggingface_hub import HfUri
@@ -62,10 +62,8 @@ def _parsed(name: str) -> HfUri:
         model, _, _ = name.removeprefix(PREFIX).partition("@")
         if not model or "/" in model:
             raise InputError(f"{quoted(name)} is not like {_FORM}: {error.msg}") from None
-        hint = ""
-        for beginning, organisation in load_facts("organisations.json").items():
-            if model.startswith(beginning):
-                hint = f"did you mean {PREFIX}{organisation}/{model}?"
+        full_name = with_organisation(model)
+        hint = full_name and f"did you mean {PREFIX}{full_name}?"
         raise InputError(f"{quoted(name)} names no organisation, as in {_FORM}", hint) from None
     if uri.type != "model":
         raise InputError(f"{quoted(name)} is a {uri.type}; embcli reads models, {_FORM}")

@@ -58,7 +58,8 @@ def queries_of_tokens(
     Terms of texts are texts, and those of IDs are IDs. Raises InputError for a sequence without
     tokens and for IDs that a layer of `rows` rows does not have.
     """
-    if any(re.search(" [-+] ", text) for text in tokens.texts or ()):
+    # A dash without blanks only joins words.
+    if any(re.search(r" [-+] |[^\W\d]\+[^\W\d]", text) for text in tokens.texts or ()):
         notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
 
     starts = tokens.starts.tolist()
