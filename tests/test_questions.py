@@ -58,20 +58,19 @@ def test_no_entry_is_near_8_of_10_questions_about_something_else_and_few_seem_an
     assert "what is a neural network" not in answers
 
 
-@pytest.mark.parametrize(
-    ("question", "word"),
-    [
-        *(("does T mean anything", "T"), ("does dimension 5 mean something", "D")),
-        *(("what is cosine simliarity", "cosine"), ("posistion", "position")),
-    ],
-)
-def test_words_for_no_thing_tell_nothing_and_a_typo_is_the_known_word(question, word):
-    """An entry that answers whether numbers mean anything is not like every such question."""
-    assert [entry.word for entry in glossary.explain(question).entries] == [word]
-
-
 def test_one_word_that_is_no_name_does_not_tell_what_is_asked_about_it():
     assert glossary.explain("how does a GPU work").sentences
+
+
+@cases
+def test_a_clear_name_or_a_question_of_the_same_words_answers(question, words):
+    """Two entries that are level are both shown, and a name that is the rarest word goes first.
+
+    Words for no thing tell nothing, and a typo is the known word.
+    """
+    answer = glossary.explain(question)
+    assert not answer.sentences
+    assert [entry.word for entry in answer.entries] == words
 
 
 def test_candidates_are_five_at_most_in_a_line_or_two_each(in_process, snapshot):

@@ -28,11 +28,13 @@ def sinusoidal(
     """Return sinusoids by the paper's formula, or by that of a model's step, if one is given."""
     formula = "Columns 2i, 2i + 1: sine, cosine of p · 10,000^(-2i/D); added to the token row."
     meaning = "They depend only on the distance: equal along each diagonal."
+    note = "Rounded from float64: cos(0.01) is 1.0000; torch's float32 prints 0.9999."
     if model_step is not None:
         formula = (
             "The model's own formula: sines in the first half of the columns, "
             "cosines in the second; added to the token row."
         )
+        note = ""
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
 
@@ -41,13 +43,10 @@ def sinusoidal(
             return sinusoids(model_step, dim, positions)
         return waves(dim, positions)
 
-    def exact_rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns) float64
-        return rows(positions)[:, columns]
-
     # A page rounds the numbers of the formula once, data have them in float32.
-    table = PositionMatrix("position", exact_rows, columns)
+    table = PositionMatrix("position", lambda positions: rows(positions)[:, columns], columns)
     shown = added_rows("Sinusoidal", rows, dim, columns, metric, formula, meaning)
-    return shown._replace(tables=[table])
+    return shown._replace(tables=[table], note=note)
 
 
 def waves(dim: int, positions: np.ndarray) -> np.ndarray:

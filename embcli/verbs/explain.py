@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -61,7 +61,8 @@ _DIFFERENCE = re.compile(r"\bdiff\w*rences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
 _OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
 _ALIKE = 6  # the power of likenesses that are added: the higher, the more the best one counts
-_AHEAD = 0.9  # the share of the nearness of an entry that stands alone that the next one may have
+_LEVEL = 0.89  # the share of the nearness of the nearest entry from which another is as near
+_CLEAR = 0.8  # how near an entry must be that only its name tells of
 _LEAST = 0.35  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
 _MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
@@ -105,6 +106,10 @@ class Entry:
     def phrases(self) -> list[frozenset[str]]:
         """The stems of each name and each question."""
         return [*map(_telling_words, self.names)]
+
+    def is_named_by(self, words: Set[str]) -> bool:
+        """Return whether these have all stems of a name that is shown."""
+        return any(set() < name <= words for name in self.phrases[: 1 + len(self.also)])
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -175,10 +180,10 @@ def explain(word: str | None = None) -> Explanations:
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
     not count. A question finds the entry that answers it, if one is like it and ahead of all
-    others, and names the next ones; otherwise at most five candidates, each with the
-    sentence that fits best. "One vs another" and "the difference between one and another" find
-    both. Raises InputError for a word that is not explained, with words of similar spelling, and
-    for a question that no entry is near.
+    others, and names the next ones, or finds two that are level; otherwise at most five
+    candidates, each with the sentence that fits best. "One vs another" and "the difference between
+    one and another" find both. Raises InputError for a word that is not explained, with words of
+    similar spelling, and for a question that no entry is near.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
@@ -196,15 +201,16 @@ def explain(word: str | None = None) -> Explanations:
     near = _nearest(asked)
     if not near:
         raise _not_explained(word)
-    # Both sides of a comparison, unless an entry has a name of just its words.
-    sides = [_answer(_asked_words(side)) for side in _COMPARING.split(question, 1)]
-    both = dict.fromkeys(side for side in sides if side)
-    if len(both) == 2 and not any(asked in entry.phrases for entry in near):
-        return Explanations(tuple(both))
-    answer = _answer(asked)
-    if answer:
-        _, *others = near
-        return Explanations((answer,), see_also=tuple(others))
+    # Both sides of a comparison, unless an entry has a question of just its words.
+    answers = _answers(asked)
+    if not any(asked in entry.phrases for entry in near):
+        sides = [_answers(_asked_words(side)) for side in _COMPARING.split(question, 1)]
+        both = [*dict.fromkeys(chain(*sides))]
+        if all(sides) and len(both) == 2:
+            answers = both
+    if answers:
+        others = [entry for entry in near if entry not in answers and len(answers) == 1]
+        return Explanations(tuple(answers), see_also=tuple(others))
     sentences = []
     for entry in near:
         # The sentence that has most of the question's words, the first of equals.
@@ -221,28 +227,35 @@ def _parts(question: str) -> Iterator[str]:
     """
     yield question.rstrip(_MARKS)
     words = [word.strip(_MARKS) for word in question.split()]
-    if _COMMON_WORDS.issuperset(map(str.casefold, words)):
-        return
     for end in (0, -1):
-        while words[end].casefold() in _COMMON_WORDS:
+        while len(words) > 1 and words[end].casefold() in _COMMON_WORDS:
             del words[end]
             yield " ".join(words)
 
 
-def _answer(asked: Set[str]) -> Entry | None:
-    """Return the entry that surely answers a question, if there is one.
+def _answers(asked: Set[str]) -> list[Entry]:
+    """Return the entry that surely answers a question, or two of which each may.
 
-    It is ahead of the next one, and one of its names or questions has two of the question's words:
-    a single word does not tell what is asked about it, unless it is a name.
+    An entry with a question of the same words does. Otherwise those do that are about as near as
+    the nearest, and those with the rarest word of the question as a name. Each of them needs two
+    of the question's words in one of its own questions: a single word does not tell what is asked
+    about it, unless it is a name, and the question is near enough to some entry.
     """
     near = _nearest(asked)
-    best, second, *_ = [*near.values(), 0, 0]
-    if second >= _AHEAD * best:
-        return None
-    first, *_ = near
-    is_name = asked in first.phrases[: 1 + len(first.also)]
-    has_two = any(len(asked & phrase) > 1 for phrase in first.phrases)
-    return first if is_name or has_two else None
+    if not near:
+        return []
+    best = max(near.values())
+    rarest = max(sorted(asked), key=_rarity)
+    leading = [entry for entry in near if entry.is_named_by({rarest})]
+    leading += [entry for entry in near if near[entry] >= _LEVEL * best and entry not in leading]
+    same = [entry for entry in near if asked in entry.phrases]
+    if len(same) == 1:
+        leading = same
+    for entry in leading:
+        has_two = any(len(asked & phrase) > 1 for phrase in entry.phrases)
+        if not has_two and (best < _CLEAR or not entry.is_named_by(asked)):
+            return []
+    return leading if len(leading) <= 2 else []
 
 
 def _nearest(asked: Set[str]) -> dict[Entry, float]:
@@ -264,8 +277,8 @@ def _asked_words(question: str) -> frozenset[str]:
     """Return the telling words of a question; one with a typo as the known word that it is like."""
     words = set()
     for word in _telling_words(question):
-        like = difflib.get_close_matches(word, _known_words(), 1, _TYPO)
-        words.add(like[0] if like else word)
+        [known] = difflib.get_close_matches(word, _known_words(), 1, _TYPO) or [word]
+        words.add(known)
     return frozenset(words)
 
 
