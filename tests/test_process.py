@@ -123,7 +123,7 @@ run()
     [
         "embcli.encodings.get",
         "embcli.cli.app.run",
-        "embcli.verbs.tokenize.Tokenization.records",
+        "embcli.verbs.tokenize.Tokenization._records",
     ],
 )
 def test_what_ends_a_command_has_its_status_and_its_words(

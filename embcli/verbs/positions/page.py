@@ -166,7 +166,8 @@ def _drawn(
 
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     """Yield what is known of the kind, and which tensor the numbers are from."""
-    if shown.note and not table.is_similarity:
+    is_picture_of_rounded = table.style.heat and shown.tables
+    if shown.note and not (table.is_similarity or is_picture_of_rounded):
         yield Note(shown.note)
     if table.model_positions.reason:
         yield Note(table.model_positions.reason)
