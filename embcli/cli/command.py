@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from embcli.atomic import refuse_replacing
 from embcli.cli import groups
 from embcli.cli.console import say
-from embcli.cli.options import ShownIn, as_flag, flag_of
+from embcli.cli.options import READ, ShownIn, as_flag, flag_of
 from embcli.errors import OutputError, variable
 from embcli.formats import ALIASES, FORMATS, SUFFIXES, FormatName, content_of, or_list
 
@@ -29,9 +29,6 @@ BARE = (groups.Bare, groups.Page)
 SCORES = (groups.Precision, *BARE)
 NUMBERS = (groups.Precision, groups.Heat, *BARE)
 FILE = (groups.File,)
-
-# Options that name files which the command reads.
-_READ = ("file", "files", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
 
 
 class Command:
@@ -98,7 +95,7 @@ class Command:
 
         name = None if options["output"] == "-" else options["output"]
         path = None if name is None else Path(name)
-        refuse_replacing(path, _read_by_name(options))
+        refuse_replacing(path, _read_by_name(options, self.flags))
         content = content_of(self.verb, options)
         if content == "text":
             return ResultWriter(path=path)
@@ -141,10 +138,11 @@ def _style_options(options: Options) -> "dict[str, Any]":
     return given
 
 
-def _read_by_name(options: Options) -> list[str]:
+def _read_by_name(options: Options, flags: list[inspect.Parameter]) -> list[str]:
     """Return the files and folders that the options name, and standard input."""
     files = ["/dev/stdin"]
-    for name in _READ:
-        value = options.get(name) or []
-        files += value if isinstance(value, list) else [str(value)]
+    for flag in flags:
+        if READ in flag.annotation.__metadata__:
+            value = options[flag.name] or []
+            files += value if isinstance(value, list) else [str(value)]
     return files

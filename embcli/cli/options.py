@@ -47,6 +47,9 @@ class ShownIn(NamedTuple):
     formats: tuple[FormatName, ...]
 
 
+READ = "a file that the command reads"  # a mark at an option; the result does not replace the file
+
+
 def flag_of(parameter: str) -> str:
     """Return a parameter of the library, or a variable of the environment, as a user types it.
 
@@ -91,6 +94,8 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
     else:
         info = typer.Argument(**settings)
     annotation = Annotated[annotation, info]
+    if "is_read" in words:
+        annotation = Annotated[annotation, READ]
     if "shown_in" in words:
         annotation = Annotated[annotation, ShownIn(_SHOWN_IN[words["shown_in"]])]
     return inspect.Parameter(

@@ -66,7 +66,6 @@ def check_equal(matrix: MatrixAudit) -> Found:
         text = f"{tokens} with the row of another, in the {matrix.in_words}: {groups}"
         level: Level = "remark"
         # Without an encoding, the unused rows are not known.
-        # Without an encoding, the unused rows are not known.
         encoding = matrix.files.encoding
         others = np.setdiff1d(matrix.repeated, matrix.candidates)
         least = max(_SHARE_EQUAL * len(matrix.measured), _LEAST_EQUAL)
