@@ -111,6 +111,7 @@ def test_hints_name_options_that_there_are_and_know_each_command():
     assert HINTS["commands"].keys() >= COMMANDS.keys()
     assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KINDS}
     assert set().union(*HINTS["options"].values()) <= ALL_FLAGS
+    assert [kind for kind in KINDS if kind not in PARSED["positions"].help] == []
     of_text = next(row for row in HINTS["cures"] if "text" in row["words"])
     assert {*of_text["commands"]} == {name for name in COMMANDS if "text" in FLAGS[name]}
 
