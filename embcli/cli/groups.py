@@ -21,7 +21,7 @@ from embcli.errors import InputError, MissingFileError, Notes
 from embcli.formats import FORMATS
 from embcli.names import Strings
 from embcli.positions import KINDS, kind_named
-from embcli.wording import Parameter, Sentence
+from embcli.wording import Sentence
 
 if TYPE_CHECKING:
     from embcli.opened import Opened
@@ -188,14 +188,11 @@ class KindAndPath(OptionGroup):
 
     def chosen(self) -> tuple[Any, str | None]:
         """Return the kind, which the library checks, and the path."""
-        first = self.named_kind
-        if first is None:
-            return None, self.named
-        is_path = os.access(first, os.F_OK) or not first.isalpha()
-        kind = kind_named(first)
-        if is_path and kind not in KINDS and self.named is None:
-            return None, first
-        return kind, self.named
+        kind = kind_named(self.named_kind)
+        if kind in (None, *KINDS) or self.named is not None:
+            return kind, self.named
+        is_path = os.access(kind, os.F_OK) or not kind.isalpha()
+        return (None, kind) if is_path else (kind, None)
 
 
 class Precision(OptionGroup):
@@ -248,8 +245,8 @@ def opened(
     of_layers = _given(options, _OF_LAYERS)
     if path is None:
         for name in of_file:
-            wrong = "{option} goes with {path}, which names the file"
-            raise InputError(Sentence(wrong, option=Parameter(name)))
+            flag = o.flag_of(name)
+            raise InputError(f"{flag} goes with --from, which names the file")
         return Opened.seeded(**encoding, **of_layers, notes=remarks)
     for name in of_layers:
         flag = o.flag_of(name)

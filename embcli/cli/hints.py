@@ -140,8 +140,8 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     meant = _FACTS["options"].get(name, longer)
     error.possibilities = {*meant}.intersection(own)
     cure = _cure("cures", name, command, name)
-    if not cure and name in formats_for(CONTENTS.get(command, "text")):
-        cure = _cure("cures", "formats", command, name)
+    if name in formats_for(CONTENTS.get(command, "text")):
+        cure = cure or _cure("cures", "formats", command, name)
     if cure or error.possibilities:
         return cure
 
