@@ -35,11 +35,15 @@ class Scale(NamedTuple):
     is_rounded: bool = False  # whether the model rounds the factor to the type of its weights
 
 
+# Empty for the rows of a position matrix; "paper" for seeded rows.
+SinusoidFormula = Literal["", "paper", "sines, cosines", "sines, cosines in float64"]
+
+
 class AddPosition(NamedTuple):
     """Add the position rows."""
 
     when: When | None = None
-    sinusoid_formula: str = ""  # empty for the rows of a position matrix; "paper" for seeded rows
+    sinusoid_formula: SinusoidFormula = ""
     position_offset: int = 0  # the position in the formula that position 0 has
     padding_id: int = -1  # the position in the formula whose row is zero, if it has one
 

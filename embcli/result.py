@@ -11,7 +11,17 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NoReturn, TypeVar, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    ClassVar,
+    NoReturn,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
@@ -52,6 +62,14 @@ _LARGEST_WIDTH = 1000
 _WITHOUT_BARE = ("info", "cache", "explain")  # verbs whose pages are not bare
 
 
+class NumberStyle(TypedDict):
+    """How the numbers of a matrix look."""
+
+    precision: int
+    keeps_precision: bool
+    heat: bool
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PageStyle:
     """How a result looks on a page; raises InputError for values out of range."""
@@ -66,10 +84,13 @@ class PageStyle:
     slide: str | None = None
 
     @property
-    def of_numbers(self) -> dict[str, Any]:
+    def of_numbers(self) -> NumberStyle:
         """The options of a matrix of numbers on a page."""
-        names = ("precision", "keeps_precision", "heat")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "precision": self.precision,
+            "keeps_precision": self.keeps_precision,
+            "heat": self.heat,
+        }
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))

@@ -16,7 +16,7 @@ import tiktoken
 import torch
 
 import embcli
-from embcli import formats, names
+from embcli import files, formats, names
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.names import FAULTS
@@ -125,9 +125,11 @@ def test_the_figures_of_the_entries_are_true():
     assert f"of 1,024 tokens of gpt2, {one_hot} MB" in entry_of("one-hot").text
 
 
-def test_an_entry_has_the_default_of_what_it_explains():
-    for word, name in data(__name__)["defaults"].items():
-        assert f"{vars(names)[name]:,g}" in entry_of(word).text, word
+def test_sentences_have_the_defaults():
+    texts = [str(load_facts("tour.json")), *(entry.text for entry in glossary.entries())]
+    text = " ".join(" ".join(texts).split())
+    for sentence in data(__name__)["defaults"]:
+        assert sentence.format_map(vars(names)) in text
 
 
 @cases
@@ -258,6 +260,11 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_a_format_is_explained(name):
     assert re.search(rf"\b{name}\b", entry_of("formats").text)
+
+
+def test_each_format_of_checkpoints_is_explained():
+    text = entry_of("files of models").text
+    assert [each.name for each in files._FORMATS if each.name not in text] == []
 
 
 def test_each_command_each_kind_of_finding_and_each_float_of_a_file_is_explained():

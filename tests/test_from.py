@@ -12,14 +12,18 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, processors
 
+from embcli.cli.app import COMMANDS
+from embcli.cli.groups import LayerOptions, ReadingOptions
+from embcli.cli.options import flag_of
 from tests import transcripts
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.files.made import PLAIN, numbered
 from tests.oracles import assert_same_bits
 from tests.transcripts import document_of, refused, session
 
 TEXT = "Every effort moves you"
 IDS = [6109, 3626, 6100, 345]
+VALUES = data(__name__)["values"]  # of options of models
 
 
 # Each test writes its models there.
@@ -293,3 +297,21 @@ def test_positions_count_the_tokens_that_a_tokenizer_adds(in_process, roberta, o
     assert_same_bits(np.array(position, np.float32), roberta[places])
     is_reminded = "--special" in ran.err
     assert is_reminded == (not options)
+
+
+@cases
+def test_an_option_of_a_model_has_an_effect_or_is_refused(in_process, gpt2, line, ignored):
+    words = line.split()
+    without_option = in_process(*words)
+    found = []
+    for flag in COMMANDS[words[0]][0].flags:
+        if flag.name in VALUES:
+            ran = in_process(*words, flag_of(flag.name), *VALUES[flag.name].split())
+            if ran == without_option:
+                found.append(flag.name)
+    assert sorted(found) == ignored
+
+
+def test_each_option_of_a_model_has_a_value_here():
+    fields = [*ReadingOptions.flags(), *LayerOptions.flags()]
+    assert {flag.name for flag in fields} == VALUES.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import embcli
+from embcli.files.families import FAMILIES
 from embcli.model import Model
 from embcli.positions import KINDS
 from embcli.positions.rotary import rotated_rows
 from embcli.positions.sinusoidal import waves
+from embcli.recipe import SinusoidFormula
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.positions import PositionTable
 from tests.cases import cases
@@ -41,6 +43,10 @@ def test_sinusoidal_rows_are_those_of_the_papers_formula(dim, positions):
             angle = position / 10000 ** (2 * pair / dim)
             expected = math.cos(angle) if is_cosine else math.sin(angle)
             assert abs(value - expected) < 1e-6
+
+
+def test_the_formulas_of_families_are_known():
+    assert {family.sinusoid_formula for family in FAMILIES} <= {*get_args(SinusoidFormula)}
 
 
 @given(even_dims, pairings, places, st.floats(1, 1e6))

@@ -198,5 +198,17 @@ def test_commands_on_models_and_entries_that_the_readme_names_are_there(
         assert in_process(*shlex.split(line)[1:]).status == 0, line
 
 
+@pytest.mark.parametrize("row", re.findall(r"^\| an? .*", TEXT, re.MULTILINE))
+def test_a_row_of_what_to_touch_names_places_and_what_stands_there(row):
+    names = re.findall(r"`(?!pytest)([^`]+)`", row.replace("/V", "/weights"))
+    places = [name for name in names if re.search(r"/|\.py$", name)]
+    text = ""
+    for place in places:
+        path = ROOT / ("" if place.startswith("tests") else "embcli") / place
+        files = path.rglob("*.*") if place.endswith("/") else [path]
+        text += "".join(file.read_text() for file in files if file.suffix != ".pyc")
+    assert [name for name in names if name not in places and name not in text] == []
+
+
 def test_the_readme_is_short():
     assert len(TEXT.splitlines()) <= 260

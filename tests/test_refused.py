@@ -111,6 +111,9 @@ def test_hints_name_options_that_there_are_and_know_each_command():
     assert HINTS["commands"].keys() >= COMMANDS.keys()
     assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KINDS}
     assert set().union(*HINTS["options"].values()) <= ALL_FLAGS
+    assert [kind for kind in KINDS if kind not in PARSED["positions"].help] == []
+    of_text = next(row for row in HINTS["cures"] if "text" in row["words"])
+    assert {*of_text["commands"]} == {name for name in COMMANDS if "text" in FLAGS[name]}
 
 
 @pytest.mark.parametrize(("cure", "command"), CURES + SUGGESTIONS)
@@ -124,15 +127,11 @@ def test_a_cure_names_options_of_its_command_and_lines_that_can_be_parsed(cure, 
         command_line(words)(words, standalone_mode=False)
 
 
-ABLE = {"text": {name for name in COMMANDS if "text" in FLAGS[name]}}  # commands, by a word
-for form in sorted({*FORMATS} - {"ids"}):
-    ABLE[form] = {each for each in COMMANDS if form in formats_for(CONTENTS.get(each, "text"))}
-
-
-@pytest.mark.parametrize("word", ABLE)
-def test_the_cure_of_a_text_or_a_format_is_that_of_all_commands_that_take_it(word):
-    row = next(row for row in HINTS["cures"] if word in row["words"])
-    assert {*row["commands"]} == ABLE[word]
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_the_cure_of_a_format_is_that_of_commands_that_can_write_it(in_process, verb):
+    for form in sorted({*FORMATS} - {"ids"}):
+        is_cured = f"-o FILE.{form} writes" in in_process.refused(verb, f"--{form}")
+        assert is_cured == (form in formats_for(CONTENTS.get(verb, "text"))), form
 
 
 def test_an_option_that_a_command_does_not_have_is_cured_once():

@@ -30,6 +30,7 @@ from embcli.cli.groups import (
     ModelGiven,
     ModelOptions,
     PositionsModel,
+    ReadingOptions,
     TourOptions,
     one_path,
     opened,
@@ -39,7 +40,7 @@ from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
 from embcli.errors import InputError, MissingFileError, OutputError
 from embcli.names import PROGRAM, __version__
-from embcli.positions import JOINED_KINDS
+from embcli.positions import JOINED_KINDS, KINDS, check_options
 from embcli.wording import counted
 
 Finish = Callable[[Command, Options], object]  # what is done with the values of a command's options
@@ -412,11 +413,10 @@ def positions(
     embcli positions model.safetensors --similarity
     """
     chosen, path = named.chosen()
-    from embcli.positions import check_options
     from embcli.verbs import positions as verb
 
-    if chosen == "sinusoidal":
-        check_options("sinusoidal", seed=model.seed)
+    if chosen in KINDS:
+        check_options(chosen, seed=model.seed)
     return verb.positions(
         model.opened(path),
         chosen,
@@ -553,8 +553,7 @@ def diff(
     *,
     base: str,
     tuned: str,
-    encoding: o.Encoding = None,
-    tensor: str | None = None,
+    reading: ReadingOptions,
     layer: names.TokenLayer | None = None,
     tokens: bool = False,
     atol: float = 0.0,
@@ -575,7 +574,7 @@ def diff(
     # status 1 if any row differs, for a script
     embcli diff model.safetensors tuned.safetensors -o changed.csv
     """
-    options = {"encoding": encoding, "tensor": tensor}
+    options = vars(reading)
     words = None if text is None else read_text(text, "--file", "embcli diff")
     notes = PrintedNotes()  # are those of both models
     from embcli.verbs import diff as verb
@@ -746,7 +745,14 @@ def count(
 
     notes = PrintedNotes()
     found = get_several(encoding, notes)
-    counting = Counting(found, lines, special, fail_above, recursive, notes)
+    counting = Counting(
+        found,
+        lines=lines,
+        special=special,
+        fail_above=fail_above,
+        recursive=recursive,
+        notes=notes,
+    )
     rows = counting.rows(sources(files, text))
     first_row = [*islice(rows, 1)]
     if counting.failures and not first_row:
@@ -779,7 +785,7 @@ def info(
     from embcli.verbs.info import info as info_of_model
     from embcli.verbs.info import local_models, this_machine
 
-    is_of_model = any(value is not None for value in (named, model.path, model.tensor))
+    is_of_model = named is not None or model.is_of_file
     if models and is_of_model:
         raise InputError("--models lists all models; leave out the model")
     if is_of_model:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from embcli.atomic import refuse_replacing
 from embcli.cli import groups
 from embcli.cli.console import say
-from embcli.cli.options import ShownIn, as_flag, flag_of
+from embcli.cli.options import as_flag, flag_of
 from embcli.errors import OutputError, variable
 from embcli.formats import ALIASES, FORMATS, SUFFIXES, FormatName, content_of, or_list
 
@@ -29,9 +29,6 @@ BARE = (groups.Bare, groups.Page)
 SCORES = (groups.Precision, *BARE)
 NUMBERS = (groups.Precision, groups.Heat, *BARE)
 FILE = (groups.File,)
-
-# Options that name files which the command reads.
-_READ = ("file", "files", "vector", "path", "named", "named_kind", "base", "tuned", "encoding")
 
 
 class Command:
@@ -98,7 +95,7 @@ class Command:
 
         name = None if options["output"] == "-" else options["output"]
         path = None if name is None else Path(name)
-        refuse_replacing(path, _read_by_name(options))
+        refuse_replacing(path, _read_by_name(options, self.flags))
         content = content_of(self.verb, options)
         if content == "text":
             return ResultWriter(path=path)
@@ -121,14 +118,12 @@ def _refuse_options(
 ) -> None:
     """Raise OutputError for an option that the format cannot show."""
     for flag in flags:
-        if not groups.is_given(options[flag.name]):
-            continue
-        for mark in flag.annotation.__metadata__:
-            if isinstance(mark, ShownIn) and format not in mark.formats:
-                needed = f"it needs --format {or_list(mark.formats)}"
-                if format == "table" and path is None:
-                    needed += f", as in: -o picture.{mark.formats[0]}"
-                raise OutputError(f"{flag_of(flag.name)} cannot be shown in {format}; {needed}")
+        *_, marks = flag.annotation.__metadata__
+        if groups.is_given(options[flag.name]) and format not in marks.formats:
+            needed = f"it needs --format {or_list(marks.formats)}"
+            if format == "table" and path is None:
+                needed += f", as in: -o picture.{marks.formats[0]}"
+            raise OutputError(f"{flag_of(flag.name)} cannot be shown in {format}; {needed}")
 
 
 def _style_options(options: Options) -> "dict[str, Any]":
@@ -141,10 +136,12 @@ def _style_options(options: Options) -> "dict[str, Any]":
     return given
 
 
-def _read_by_name(options: Options) -> list[str]:
+def _read_by_name(options: Options, flags: list[inspect.Parameter]) -> list[str]:
     """Return the files and folders that the options name, and standard input."""
     files = ["/dev/stdin"]
-    for name in _READ:
-        value = options.get(name) or []
-        files += value if isinstance(value, list) else [str(value)]
+    for flag in flags:
+        *_, marks = flag.annotation.__metadata__
+        if marks.is_read:
+            value = options[flag.name] or []
+            files += value if isinstance(value, list) else [str(value)]
     return files

@@ -98,12 +98,31 @@ class TourOptions(OptionGroup):
     paper: names.Paper = "a4"
 
 
-class FileOptions(OptionGroup):
-    """A model on disk."""
+class EncodingOption(OptionGroup):
+    """How text becomes token IDs."""
 
     encoding: o.Encoding = None
+
+
+class PathOption(EncodingOption):
+    """Which model on disk."""
+
     path: o.ModelPath = None
+
+
+class ReadingOptions(EncodingOption):
+    """How a model on disk is read, whatever names it."""
+
     tensor: str | None = None
+
+
+class FileOptions(ReadingOptions, PathOption):
+    """A model on disk."""
+
+    @property
+    def is_of_file(self) -> bool:
+        """Whether an option is about a file."""
+        return bool(_given(vars(self), ("path", *_OF_FILE)))
 
     def opened(self, path: str | None = None) -> "Opened":
         """Return the model that an argument or --from names."""
@@ -120,6 +139,7 @@ class LayerOptions(OptionGroup):
     no_cache: bool = False
 
 
+_OF_FILE = tuple(inspect.get_annotations(ReadingOptions))
 _OF_LAYERS = tuple(inspect.get_annotations(LayerOptions))
 
 
@@ -145,18 +165,16 @@ class ComparedModel(FileOptions):
 
     def opened_for(self, sequences: "Sequences") -> "Opened":
         """Return the model that --from names, or a small one for these IDs."""
-        if self.path is not None or self.tensor is not None:
+        if self.is_of_file:
             return opened({**vars(self), "seed": None}, self.path)
         from embcli.opened import seeded_for
 
-        options = _given(vars(self), ("vocab", "dim", "encoding", "seed"))
+        options = _given(vars(self), tuple(vars(self)))
         return seeded_for(sequences, **options, notes=PrintedNotes())
 
 
-class BatchModel(LayerOptions):
+class BatchModel(EncodingOption, LayerOptions):
     """Layers of a seed, whose position layer is as long as the samples."""
-
-    encoding: o.Encoding = None
 
     def opened(self) -> "Opened":
         return opened(vars(self))
@@ -170,14 +188,11 @@ class KindAndPath(OptionGroup):
 
     def chosen(self) -> tuple[Any, str | None]:
         """Return the kind, which the library checks, and the path."""
-        first = self.named_kind
-        if first is None:
-            return None, self.named
-        is_path = os.access(first, os.F_OK) or not first.isalpha()
-        is_kind = kind_named(first) in KINDS
-        if is_path and not is_kind and self.named is None:
-            return None, first
-        return first, self.named
+        kind = kind_named(self.named_kind)
+        if kind in (None, *KINDS) or self.named is not None:
+            return kind, self.named
+        is_path = os.access(kind, os.F_OK) or not kind.isalpha()
+        return (None, kind) if is_path else (kind, None)
 
 
 class Precision(OptionGroup):
@@ -225,16 +240,18 @@ def opened(
     from embcli.opened import Opened
 
     remarks = notes or PrintedNotes()
-    of_file = _given(options, ("encoding", "tensor"))
+    encoding = _given(options, ("encoding",))
+    of_file = _given(options, _OF_FILE)
     of_layers = _given(options, _OF_LAYERS)
     if path is None:
-        if "tensor" in of_file:
-            raise InputError(Sentence("{tensor} goes with {path}, which names the file"))
-        return Opened.seeded(**of_file, **of_layers, notes=remarks)
+        for name in of_file:
+            flag = o.flag_of(name)
+            raise InputError(f"{flag} goes with --from, which names the file")
+        return Opened.seeded(**encoding, **of_layers, notes=remarks)
     for name in of_layers:
         flag = o.flag_of(name)
         raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
-    return Opened.open(path, **of_file, notes=remarks)
+    return Opened.open(path, **encoding, **of_file, notes=remarks)
 
 
 def _given(options: Mapping[str, Any], names: Strings) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from embcli.cli.console import say
 from embcli.errors import InputError
+from embcli.formats import CONTENTS, formats_for
 from embcli.names import ENCODINGS
 from embcli.positions import NAMES
 from embcli.wording import load_facts, nearest
@@ -143,6 +144,8 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     meant = _FACTS["options"].get(name, longer)
     error.possibilities = {*meant}.intersection(own)
     cure = _cure("cures", name, command, name)
+    if name in formats_for(CONTENTS.get(command, "text")):
+        cure = cure or _cure("cures", "formats", command, name)
     if cure or error.possibilities:
         return cure
 

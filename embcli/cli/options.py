@@ -14,7 +14,7 @@ import typer
 
 from embcli import names
 from embcli.errors import InputError
-from embcli.formats import FORMATS, PICTURES, VIEWS, FormatName, or_list
+from embcli.formats import FORMATS, PICTURES, VIEWS, or_list
 from embcli.names import Strings
 from embcli.positions import JOINED_KINDS, KINDS
 from embcli.wording import load_facts
@@ -32,7 +32,8 @@ _FACTS = vars(names) | {
     "FORMATS": or_list(tuple(FORMATS)),
     "MADE_FROM_TEXT": ", or ".join(names.SPELLED_FROM_TEXT),
 }
-_SHOWN_IN: dict[str, tuple[FormatName, ...]] = {
+_SHOWN_IN: dict[str, Strings] = {
+    "all formats": tuple(FORMATS),
     "pages": VIEWS,
     "colours": ("table", *PICTURES),
     "pictures": PICTURES,
@@ -41,10 +42,11 @@ _SHOWN_IN: dict[str, tuple[FormatName, ...]] = {
 _FLAGS = {"top": "-k", "path": "--from", "kind": "KIND", "text": "TEXT", "word": "WORD"}
 
 
-class ShownIn(NamedTuple):
-    """A mark at an option that only some formats can show."""
+class Marks(NamedTuple):
+    """What a command knows of an option besides its value."""
 
-    formats: tuple[FormatName, ...]
+    formats: Strings  # that can show it
+    is_read: bool  # whether it names a file, which the result does not replace
 
 
 def flag_of(parameter: str) -> str:
@@ -90,9 +92,8 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
         info = typer.Option(*(flags or [own_flag]), rich_help_panel=panel, **settings)
     else:
         info = typer.Argument(**settings)
-    annotation = Annotated[annotation, info]
-    if "shown_in" in words:
-        annotation = Annotated[annotation, ShownIn(_SHOWN_IN[words["shown_in"]])]
+    marks = Marks(_SHOWN_IN[words.get("shown_in", "all formats")], "is_read" in words)
+    annotation = Annotated[annotation, info, marks]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

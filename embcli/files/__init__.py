@@ -148,7 +148,8 @@ class _Shards(Tensors):
     def __init__(
         self, binary: Binary, format: str, file_names: dict[str, str], files: list[str]
     ) -> None:
-        super().__init__(binary, format, {}, files=map(binary.folder.location, files))
+        locations = map(binary.folder.location, files)
+        super().__init__(binary, format, {}, files=locations, is_array=False)
         self._file_names = file_names
         self._open_file = cache(lambda name: tensors_of(binary.folder.open(name), Notes()))
 

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 
 from embcli.binary import JsonObject, quoted
 from embcli.errors import InputError
-from embcli.recipe import AddPosition, AddType, Norm, Project, RecipeStep, Scale, When
+from embcli.recipe import (
+    AddPosition,
+    AddType,
+    Norm,
+    Project,
+    RecipeStep,
+    Scale,
+    SinusoidFormula,
+    When,
+)
 from embcli.wording import load_facts
 
 
@@ -27,7 +36,7 @@ class Family(NamedTuple):
     # Positions begin after this ID, and do not count padding. A string is the ID's key.
     padding_id: int | str | None = None
     # The formula of sinusoidal positions, used if the file has no position matrix.
-    sinusoid_formula: str = ""
+    sinusoid_formula: SinusoidFormula = ""
     block_positions: str = ""  # one of BLOCKS
     block_positions_when: When | None = None
     has_two_parts: bool = False  # whether an encoder and a decoder both read tokens

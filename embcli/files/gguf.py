@@ -48,7 +48,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     first_part, first_header = next(iter(headers.items()))
     own_words = partial(vocabulary_of, first_part, first_header, binary.name)
     files = [part.name for part in headers]
-    return Tensors(binary, "GGUF", tensors, first_header.metadata, files, own_words)
+    return Tensors(binary, "GGUF", tensors, first_header.metadata, files, own_words, is_array=False)
 
 
 def _part_names(binary: Binary, header: GgufHeader) -> Iterator[str]:

@@ -118,7 +118,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     if binary.read(0, 2) != b"PK":
         name = binary.path.stem
         tensor = _tensor(name, binary, 0, binary.size, binary.read(0, _PREFIX))
-        return Tensors(binary, "npy", {name: _flattened(tensor, notes)})
+        return Tensors(binary, "npy", {name: _flattened(tensor, notes)}, is_array=True)
 
     archive = opened_archive(binary)
     arrays = {}
@@ -141,7 +141,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     if len(arrays) == 1:
         [name] = arrays
         arrays[name] = _flattened(arrays[name], notes)
-    return Tensors(binary, "npz", arrays)
+    return Tensors(binary, "npz", arrays, is_array=True)
 
 
 def _flattened(tensor: Tensor, notes: Notes) -> Tensor:

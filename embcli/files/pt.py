@@ -83,7 +83,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     except DAMAGES as error:
         raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
     tensors = {name: archive.tensor(name, weight) for name, weight in weights.items()}
-    return Tensors(binary, "PyTorch", tensors)
+    return Tensors(binary, "PyTorch", tensors, is_array=False)
 
 
 def _pickle_in_words(data: bytes) -> str:

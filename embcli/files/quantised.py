@@ -71,6 +71,7 @@ class UnpackedTensors(Tensors):
             stored.metadata,
             files=stored.files,
             own_words=stored.own_words,
+            is_array=stored.is_array,
         )
         self._config = config
         # The dtypes of numbers that stand for others. Small floats do if config.json or a scale in

@@ -68,7 +68,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     _check_no_gaps(binary, tensors, data_start)
     by_name = {tensor.name: tensor for tensor in tensors}
     by_name |= _aliases(by_name, metadata)
-    return Tensors(binary, "safetensors", by_name, metadata)
+    return Tensors(binary, "safetensors", by_name, metadata, is_array=False)
 
 
 def _aliases(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[str, Tensor]:

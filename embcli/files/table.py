@@ -65,7 +65,7 @@ def _tensors(binary: Binary, rows: np.ndarray, array_shape: Shape = ()) -> Tenso
         matrix=lambda tensor: StoredLayer(tensor.shape, dtype, rows.__getitem__),
         array_shape=array_shape,
     )
-    return Tensors(binary, "numbers as text", {tensor.name: tensor})
+    return Tensors(binary, "numbers as text", {tensor.name: tensor}, is_array=True)
 
 
 def _first_lines(binary: Binary) -> list[str]:

@@ -178,15 +178,12 @@ class Tensor:
         return self.binary.path, self.start, self.dtype, self.shape, self.strides
 
 
-_ARRAY_FORMATS = ("npy", "npz", "numbers as text")
-
-
 class Tensors(Mapping[str, Tensor]):
     """The tensors of a checkpoint by name, in one file or several, which stay open.
 
     `metadata` is what the file says about the model, uninterpreted. `files` are those that contain
     the tensors, if it is not the file itself. `own_words` returns the encoding that the file's
-    words make, or None.
+    words make, or None. `is_array` says whether the format has numbers without a model.
     """
 
     def __init__(
@@ -197,12 +194,14 @@ class Tensors(Mapping[str, Tensor]):
         metadata: JsonObject | None = None,
         files: Iterable[str] = (),
         own_words: Callable[[], Encoding | None] = lambda: None,
+        *,
+        is_array: bool,
     ) -> None:
         self.binary = binary
         self.path = binary.path
         self.file_error = binary.file_error
         self.format = format  # its name
-        self.is_array = format in _ARRAY_FORMATS  # whether it has numbers without a model
+        self.is_array = is_array
         self.tensors = tensors
         self.metadata = metadata or {}
         self.files = tuple(files) or (binary.name,)

@@ -72,7 +72,8 @@ def read(binary: Binary, notes: Notes, start: Start | None) -> Tensors | None:
     size = binary.size - start.offset
     tensor = Tensor(name, shape, dtype, size, binary, start.offset, matrix=layer)
     words = OwnWords(binary.path, index.words)
-    return Tensors(binary, "word vectors", {name: tensor}, own_words=lambda: words)
+    tensors = {name: tensor}
+    return Tensors(binary, "word vectors", tensors, own_words=lambda: words, is_array=False)
 
 
 def sized_start(binary: Binary) -> Start | None:

@@ -68,13 +68,17 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
     A row of a model has the sines in its first half and the cosines in its second. That of padding
     is zero.
     """
-    if step.sinusoid_formula == "paper":
-        return waves(dim, positions).astype(np.float32)
-    if step.sinusoid_formula == "sines, cosines in float64":
-        return _sinusoids_in_float64(dim, positions)
-    if step.sinusoid_formula != "sines, cosines":
-        raise NotImplementedError(step.sinusoid_formula)
+    match step.sinusoid_formula:
+        case "" | "paper":
+            return waves(dim, positions).astype(np.float32)
+        case "sines, cosines in float64":
+            return _sinusoids_in_float64(dim, positions)
+        case "sines, cosines":
+            return _sinusoids_in_torch(step, dim, positions)
 
+
+def _sinusoids_in_torch(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
+    """Return the rows of fairseq's formula, (n,) -> (n, D) float32."""
     load_torch()
     import torch
 

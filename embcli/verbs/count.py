@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from operator import length_hint
@@ -78,6 +78,7 @@ class Counting:
     """How texts and files are counted, and what has been counted so far."""
 
     encodings: tuple[Encoding, ...]
+    _: KW_ONLY
     lines: bool = False
     special: bool = False
     fail_above: int | None = None
@@ -315,7 +316,14 @@ def count(
     """
     notes = Notes()
     found = get_several(encodings, notes)
-    counting = Counting(found, lines, special, fail_above, recursive, notes)
+    counting = Counting(
+        found,
+        lines=lines,
+        special=special,
+        fail_above=fail_above,
+        recursive=recursive,
+        notes=notes,
+    )
     given_texts = [texts] if isinstance(texts, str) else texts
     given_paths = [paths] if isinstance(paths, str | Path) else paths
     sources = [CountInput.of_text(text) for text in given_texts]

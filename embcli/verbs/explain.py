@@ -331,7 +331,8 @@ def _stem(word: str) -> str:
 def _not_explained(word: str) -> InputError:
     """Return the error for an unknown word, with the entries whose names are spelled like it."""
     word = word[:60]  # a screen's line has room for so much, and so much is compared quickly
-    known = _by_plain_name()
+    # Common words alone are no name that is spelled wrong.
+    known = _by_plain_name() if _telling_words(word) else {}
     *_, telling = _parts(word)
     close = difflib.get_close_matches(_plain(telling), known, cutoff=_SPELLING)
     near = dict.fromkeys(known[name].word for name in close)
