@@ -413,7 +413,7 @@ def _format_of_file(kind: ContentKind, file: Path, default: str) -> str:
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     if suffix and not default:
-        cure: str | Sentence = "use .txt, .md, .svg, .html or .png"
+        cure: str | Sentence = "use .txt, .md, .svg, .png or .html, which a browser prints as PDF"
         if kind != "page":
             cure = Sentence("{format} names one of {known}", known=", ".join(known))
         wrong = "{output} {file!r} has no known extension; {cure}"

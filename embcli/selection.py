@@ -55,10 +55,10 @@ def _range_of(part: str, size: int, what: str) -> range:
     """Return the indices that one part chooses; it is never empty."""
     match = _PART.fullmatch(part)
     if match is None or not part:
-        raise InputError(
-            f"{part!r} does not choose {what}s; write 3, or 0:5, or 0:5,100",
-            hint_at_spelling(part),
-        )
+        hint = hint_at_spelling(part)
+        if part.isalpha():
+            hint = "Only rows are named by tokens, if the encoding is known: --encoding names it."
+        raise InputError(f"{part!r} does not choose {what}s; write 3, or 0:5, or 0:5,100", hint)
 
     start = int(match["start"] or 0)
     stop = start + 1

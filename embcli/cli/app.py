@@ -660,7 +660,12 @@ def tour(*, asked: TourOptions, output: str | None = None) -> Any:
     from embcli.cli.tour import guide
 
     if asked.path is not None:
-        opened({}, asked.path)  # refuses it before any step is shown
+        model = opened({}, asked.path)  # refuses it before any step is shown
+        if model.encoding is None:
+            raise InputError(
+                "the tour needs tokens, and the encoding of these rows is unknown",
+                "Put the model's tokenizer, such as tokenizer.json, beside it.",
+            )
 
     return guide(asked, partial(run, finish=Command.result), is_file=output not in (None, "-"))
 

@@ -125,20 +125,21 @@ def as_typed(typed: list[str]) -> str:
 
 
 def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
-    """Return the steps that the options choose; a handout also has the further questions."""
+    """Return the steps that the options choose; a handout also has the further questions.
+
+    What comes next is the last step of both.
+    """
     steps = EXERCISES
-    further = []
     if not tour.quiz:
         steps = [step for step in STEPS if tour.path or "{model}" not in step.command]
         if is_file:
-            further = EXERCISES
+            steps[-1:-1] = EXERCISES
     if tour.steps is not None:
-        steps = _chosen(steps + further, tour.steps)
-        further = []
+        steps = _chosen(steps, tour.steps)
     given = tour.text and decoded(tour.text, "--text")
-    if given and not any("{text}" in step.command for step in steps + further):
+    if given and not any("{text}" in step.command for step in steps):
         raise InputError("no chosen step has a place for --text; leave it, --steps or --quiz out")
-    return _numbered(steps, given) + _numbered(further, given)
+    return _numbered(steps, given)
 
 
 def _numbered(steps: list[TourStep], given: str | None) -> list[TourStep]:

@@ -97,7 +97,8 @@ pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
 section:has(pre + p):not(:has(.line)) {{ break-inside: auto; }}
 p + p {{ break-before: avoid; }}
-h1, h2, h2 + p, pre:has(+ pre) {{ break-after: avoid; }}
+h1, h2, pre:has(+ pre) {{ break-after: avoid; }}
+h1 + .line, h1 + .line + .line {{ display: inline-flex; width: 49%; }}
 @page {{ margin: 12mm 14mm; }}
 @media print {{
   pre {{ font-size: 10pt; line-height: 11.5pt; }}

@@ -19,7 +19,7 @@ from embcli.selection import Excerpt
 from embcli.tokens import Tokens, shown, tokens_of
 from embcli.wording import first_of
 
-PARTS_OF_CHARACTERS = r"\x..: bytes of a character that several tokens share"
+PARTS_OF_CHARACTERS = r"\x..: bytes of tokens that share a character"
 
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:

@@ -82,7 +82,7 @@ class Map(Composite):
         yield ""
 
         yield safe_text(
-            f"Across: the first principal component, {first:.1%} of the variance; "
+            f"Across: the first principal component, {first:.1%} of the variance of these rows; "
             f"up: the second, {second:.1%}"
         )
         if not first:

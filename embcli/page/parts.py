@@ -6,6 +6,7 @@ which parameters change what they are about, so that nothing printed is read bac
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -272,23 +273,29 @@ class CutPage:
         fewest_lines = 3
         lines_of_others = console.render_lines(Group(*self.others), options)
         room = max(self.height - len(lines_of_others), fewest_lines)
-        # Its tables need not leave room for the other pages once more.
-        page_options = options.update(height=room + _OTHER_LINES // 2).reset_height()
+        height = room + _OTHER_LINES
+        for _ in range(2):  # Then it is known how many lines the page has beside its table.
+            page_options = options.update(height=height).reset_height()
+            pieces = []  # lines, each alone, except those of a drawing
+            for part in _parts_of(self.page, console, page_options):
+                lines = console.render_lines(part, page_options, pad=False)  # type: ignore[arg-type]
+                is_whole = isinstance(part, Drawing | SideBySide)
+                pieces += [lines] if is_whole else [[line] for line in lines]
+            height -= max(sum(map(len, pieces)) - room, 0)
 
-        pieces = []  # lines, each alone, except those of a drawing
-        for part in _parts_of(self.page, console, page_options):
-            lines = console.render_lines(part, page_options, pad=False)  # type: ignore[arg-type]
-            is_whole = isinstance(part, Drawing | SideBySide)
-            pieces += [lines] if is_whole else [[line] for line in lines]
-
-        if sum(map(len, pieces)) > room:
-            cut = 0
-            while sum(map(len, pieces)) >= room:  # one line says how many are cut
-                middle = len(pieces) // 2
-                cut += len(pieces.pop(middle))
-            more = safe_text(f"… {cut:,} more lines; the command alone prints them")
+        sizes = deque(map(len, pieces))
+        if sum(sizes) > room:
+            room -= 1  # for the line that says how many are cut
+            place = 0
+            while min(sizes[0], sizes[-1]) <= room:
+                if sizes[0] <= room:
+                    room -= sizes.popleft()
+                    place += 1
+                if sizes[-1] <= room:
+                    room -= sizes.pop()
+            more = safe_text(f"… {sum(sizes):,} more lines; the command alone prints them")
             more.no_wrap = True
-            pieces.insert(middle, console.render_lines(more, options, pad=False))
+            pieces[place : place + len(sizes)] = [console.render_lines(more, options, pad=False)]
         for line in chain.from_iterable(pieces):
             yield from line
             yield Segment.line()

@@ -79,7 +79,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
     other_rows = ""
     # torch draws the last 16 numbers again, unless the matrix has whole blocks of 16.
     if largest + 1 == size != of_lookup and comparison.weight.size % 16:
-        other_rows = f", not lookup's (V = {size:,}; default: {of_lookup:,})"
+        other_rows = f". V = {size:,}; lookup has {of_lookup:,}: other rows"
     yield from origin_lines(comparison.origin, other_rows)
 
 
