@@ -13,6 +13,7 @@ from itertools import chain
 from typing import NamedTuple, cast
 
 from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.style import Style
@@ -22,7 +23,7 @@ from rich.text import Text
 
 from embcli.errors import OutputError
 from embcli.formats import PageFormat
-from embcli.names import Background, Theme
+from embcli.names import LONGEST_HEADING, Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import (
@@ -33,6 +34,7 @@ from embcli.page.parts import (
     Sheets,
     Title,
     TypedCommand,
+    parts_of,
     safe_text,
     title,
 )
@@ -40,6 +42,7 @@ from embcli.page.strips import Shades
 from embcli.page.svg import (
     FONTS,
     LONGEST_SOURCE,
+    SHORT_SLIDE,
     SLIDE_COLUMNS,
     SLIDE_LINES,
     WIDEST_SLIDE,
@@ -47,6 +50,7 @@ from embcli.page.svg import (
     picture,
     runs,
     slide,
+    slide_scale,
 )
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
@@ -116,6 +120,7 @@ svg { display: block; width: 100vw; height: 100vh; }
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
+_LONG_WORD = 10  # cells by which the two lines of a heading can differ
 _MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
 
 
@@ -209,7 +214,7 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         return picture(_lines(page, width, medium), theme)
 
     medium = Medium(background, False, SLIDE_LINES, True, True, WIDEST_SLIDE)
-    lines = _lines(page, SLIDE_COLUMNS, medium)
+    lines = _slide_lines(page, medium)
     if len(lines) > SLIDE_LINES:
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
         if len(_lines(frame.bare, SLIDE_COLUMNS, medium)) <= SLIDE_LINES:
@@ -218,12 +223,34 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
             Sentence(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
         )
     heading = title(frame.heading)
+    heading.truncate(LONGEST_HEADING, overflow="ellipsis")
+    columns = SLIDE_COLUMNS
+    if heading.cell_len > columns:
+        columns = min(heading.cell_len // 2 + _LONG_WORD, columns)
     source = safe_text(frame.source, "dim")
-    heading.truncate(SLIDE_COLUMNS, overflow="ellipsis")
     source.truncate(LONGEST_SOURCE, overflow="ellipsis")
     return slide(
-        _lines(heading, SLIDE_COLUMNS, medium), lines, _lines(source, LONGEST_SOURCE, medium), theme
+        _lines(heading, columns, medium), lines, _lines(source, LONGEST_SOURCE, medium), theme
     )
+
+
+def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
+    """Return the lines of a page, whose texts are wrapped so that a slide shows it largest.
+
+    Its tables and drawings are as wide as a slide allows, and no word is split.
+    """
+    console = PageConsole(medium, SLIDE_COLUMNS, "truecolor")
+    narrowest = SHORT_SLIDE
+    parts: list[RenderableType] = []
+    for part in parts_of(page, console, console.options):
+        if isinstance(part, Text) and not part.no_wrap and not isinstance(part, TypedCommand):
+            longest_word = Measurement.get(console, console.options, part).minimum
+            narrowest = max(narrowest, longest_word)
+            parts.append(part)
+        else:
+            parts.append(Segments(_segments(part, console, SLIDE_COLUMNS)))
+    widths = range(SLIDE_COLUMNS, narrowest - 1, -1)
+    return max((_lines(Group(*parts), width, medium) for width in widths), key=slide_scale)
 
 
 def _html(page: RenderableType, width: int, background: Background, frame: Frame | None) -> str:

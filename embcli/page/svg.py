@@ -29,10 +29,12 @@ LINE = 24.4  # as high as the letters that draw boxes, so that these touch
 _BASELINE = 20.0  # below the top of a line
 _MARGIN = 2  # cells beside the lines; half as many lines above and below
 SLIDE_COLUMNS = 84
+SHORT_SLIDE = 56  # columns; shorter lines are drawn no larger
 WIDEST_SLIDE = 100  # columns that 24 lines leave room for
 SLIDE_LINES = 24  # below the heading
 _ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
 _HEADING = 1.7
+_HEADING_LINES = 2  # as high as the others
 _BELOW = 1.6  # lines below: a small one, and margins
 _SOURCE = 0.7  # its scale, unless it is long
 LONGEST_SOURCE = 120  # columns
@@ -65,17 +67,15 @@ def picture(lines: Lines, theme: TerminalTheme) -> str:
 def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> str:
     """Return lines as a slide of 1920 x 1080, between a large line and a small one.
 
-    All are drawn as large as they fit, but short lines not larger than those of two thirds of a
-    slide.
+    All are drawn as large as they fit.
     """
-    columns = max(_columns(lines), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
-    height = len(lines) + _ABOVE + _BELOW
-    scale = min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
+    scale = slide_scale(lines)
     line = scale * LINE
     left = scale * _MARGIN * CELL
     room = (_SLIDE_WIDTH - 2 * left) / CELL
+    height = min(_HEADING, _HEADING_LINES / len(heading))
     groups = [
-        _group(heading, left, 0.8 * line, min(room / _columns(heading), _HEADING * scale)),
+        _group(heading, left, 0.8 * line, min(room / _columns(heading), height * scale)),
         _group(lines, left, _ABOVE * line, scale),
         _group(
             source,
@@ -85,6 +85,13 @@ def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> 
         ),
     ]
     return _document(groups, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT)
+
+
+def slide_scale(lines: Lines) -> float:
+    """Return how large the lines of a slide are drawn: as they fit, if they are not short."""
+    columns = max(_columns(lines), SHORT_SLIDE) + 2 * _MARGIN
+    height = len(lines) + _ABOVE + _BELOW
+    return min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
 
 
 def lowered(lines: float) -> Style:
