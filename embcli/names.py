@@ -104,7 +104,6 @@ DEFAULT_DIM = 256
 DEFAULT_CONTEXT_LENGTH = 1024
 DEFAULT_BATCH_SIZE = 8  # samples in a batch, if there are as many
 DEFAULT_SAMPLE_LENGTH = 4  # tokens in a sample of a batch
-LONGEST_HEADING = 140  # characters of a slide's heading, in two lines
 SHORT_LENGTH = 16  # positions that a page shows if nobody chose T
 DEFAULT_THETA = 10000.0
 COMPARED_IDS = (2, 3, 1)  # the IDs that are compared by default

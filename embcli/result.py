@@ -35,7 +35,7 @@ from embcli.formats import (
     content_of,
     formats_for,
 )
-from embcli.names import DEFAULT_PRECISION, LONGEST_HEADING, Strings, Theme, __version__
+from embcli.names import DEFAULT_PRECISION, Strings, Theme, __version__
 from embcli.wording import Sentence, counted, in_line, load_facts
 
 if TYPE_CHECKING:
@@ -77,13 +77,8 @@ class PageStyle:
         object.__setattr__(self, "precision", precision)  # numpy's can be unsigned
         if self.width is not None:
             whole_number("width", self.width, _LEAST_WIDTH, _LARGEST_WIDTH)
-        if self.slide is None:
-            return
-        if self.width is not None:
+        if self.slide is not None and self.width is not None:
             raise OutputError(Sentence("{slide} has its own width; leave out {width}"))
-        if len(self.slide) > LONGEST_HEADING:
-            wrong = "{slide} has {count:,} characters, and a slide has room for {most}"
-            raise OutputError(Sentence(wrong, count=len(self.slide), most=LONGEST_HEADING))
 
 
 def short_name(path: str) -> str:

@@ -69,7 +69,7 @@ def test_a_refusal_names_what_makes_a_page_fit(in_process, command, cure, fittin
 
 @cases
 def test_a_slide_has_no_other_width_and_is_a_picture(in_process, options, word):
-    assert word in in_process.refused("tokenize", "hi", "--slide", *options.split())
+    assert word in in_process.refused("tokenize", "hi", "--slide", "", *options.split())
 
 
 def test_a_slide_in_html_is_the_same_svg_and_a_png_has_its_size(in_process, tmp_path):

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import NamedTuple, cast
 
 from rich.console import Console, Group, RenderableType
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.style import Style
@@ -23,7 +22,7 @@ from rich.text import Text
 
 from embcli.errors import OutputError
 from embcli.formats import PageFormat
-from embcli.names import LONGEST_HEADING, Background, Theme
+from embcli.names import Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import (
@@ -41,6 +40,8 @@ from embcli.page.parts import (
 from embcli.page.strips import Shades
 from embcli.page.svg import (
     FONTS,
+    HEADING_COLUMNS,
+    LONGEST_HEADING,
     LONGEST_SOURCE,
     SHORT_SLIDE,
     SLIDE_COLUMNS,
@@ -120,7 +121,6 @@ svg { display: block; width: 100vw; height: 100vh; }
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
-_LONG_WORD = 10  # cells by which the two lines of a heading can differ
 _MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
 
 
@@ -224,32 +224,28 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         )
     heading = title(frame.heading)
     heading.truncate(LONGEST_HEADING, overflow="ellipsis")
-    columns = SLIDE_COLUMNS
-    if heading.cell_len > columns:
-        columns = min(heading.cell_len // 2 + _LONG_WORD, columns)
     source = safe_text(frame.source, "dim")
     source.truncate(LONGEST_SOURCE, overflow="ellipsis")
     return slide(
-        _lines(heading, columns, medium), lines, _lines(source, LONGEST_SOURCE, medium), theme
+        _lines(heading, HEADING_COLUMNS, medium),
+        lines,
+        _lines(source, LONGEST_SOURCE, medium),
+        theme,
     )
 
 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
     """Return the lines of a page, whose texts are wrapped so that a slide shows it largest.
 
-    Its tables and drawings are as wide as a slide allows, and no word is split.
+    Its tables and drawings are as wide as a slide allows.
     """
     console = PageConsole(medium, SLIDE_COLUMNS, "truecolor")
-    narrowest = SHORT_SLIDE
     parts: list[RenderableType] = []
     for part in parts_of(page, console, console.options):
-        if isinstance(part, Text) and not part.no_wrap and not isinstance(part, TypedCommand):
-            longest_word = Measurement.get(console, console.options, part).minimum
-            narrowest = max(narrowest, longest_word)
-            parts.append(part)
-        else:
-            parts.append(Segments(_segments(part, console, SLIDE_COLUMNS)))
-    widths = range(SLIDE_COLUMNS, narrowest - 1, -1)
+        if not isinstance(part, Text) or part.no_wrap:
+            part = Segments(_segments(part, console, SLIDE_COLUMNS))
+        parts.append(part)
+    widths = range(SLIDE_COLUMNS, SHORT_SLIDE - 1, -1)
     return max((_lines(Group(*parts), width, medium) for width in widths), key=slide_scale)
 
 

@@ -34,6 +34,8 @@ WIDEST_SLIDE = 100  # columns that 24 lines leave room for
 SLIDE_LINES = 24  # below the heading
 _ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
 _HEADING = 1.7
+HEADING_COLUMNS = 70
+LONGEST_HEADING = 130  # columns of two lines, with room where a word ends the first
 _HEADING_LINES = 2  # as high as the others
 _BELOW = 1.6  # lines below: a small one, and margins
 _SOURCE = 0.7  # its scale, unless it is long
@@ -43,10 +45,13 @@ _SLIDE_HEIGHT = 1080
 CRISP = 'shape-rendering="crispEdges"'
 # Words of Hebrew, Arabic and other scripts in these blocks of Unicode, and the blanks between them.
 _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
-_RIGHT_TO_LEFT = re.compile(f"({_LETTER}+(?: +{_LETTER}+)*)")
+RIGHT_TO_LEFT = re.compile(f"({_LETTER}+(?: +{_LETTER}+)*)")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
-<style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
+<style>
+.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}
+.embcli-right {{ font-family: 'DejaVu Sans',{fonts}; }}
+</style>
 <rect width="100%" height="100%" fill="{background}"/>
 <g style="font-family: {fonts}; font-size: {font_size}px" \
 fill="{foreground}" color="{foreground}">
@@ -157,11 +162,12 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     for text, cells, is_apart in runs(segment.text):
         width = cells * CELL
         code = html.escape(text).replace(" ", "&#160;")
-        if is_apart and not _RIGHT_TO_LEFT.match(text):
+        if is_apart and not RIGHT_TO_LEFT.match(text):
             middle = x + width / 2
             yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
         else:
-            yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{look}>{code}</text>'
+            fonts = ' class="embcli-right"' if is_apart else ""
+            yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{fonts}{look}>{code}</text>'
         x += width
 
 
@@ -178,7 +184,7 @@ def runs(text: str) -> Iterator[Run]:
 
     Words from right to left are apart, so that no viewer moves what is beside them, as their IDs.
     """
-    for place, part in enumerate(_RIGHT_TO_LEFT.split(text)):
+    for place, part in enumerate(RIGHT_TO_LEFT.split(text)):
         if place % 2:
             yield Run(part, cell_len(part), True)
             continue
