@@ -7,6 +7,7 @@ below those of the one before, and each line of the text its number of tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         legend += ", from left to right"
     if any(Tokenization(tokens).joined.any() for tokens in result.tokens):
         legend += f"; {PARTS_OF_CHARACTERS}"
-    if any(map(varies_in_width, result._subject)):
+    if any(map(varies_in_width, "".join(map(str, chain(*result.tokens))))):
         legend += f"; {ESCAPED_CHARACTERS}"
     yield safe_text(f"{legend}.")
     if not is_whole:
