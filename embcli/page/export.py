@@ -224,18 +224,17 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         )
     heading = title(frame.heading)
     heading.truncate(LONGEST_HEADING, overflow="ellipsis")
+    has_one_line = heading.cell_len <= SLIDE_COLUMNS
+    columns = SLIDE_COLUMNS if has_one_line else HEADING_COLUMNS
     source = safe_text(frame.source, "dim")
     source.truncate(LONGEST_SOURCE, overflow="ellipsis")
     return slide(
-        _lines(heading, HEADING_COLUMNS, medium),
-        lines,
-        _lines(source, LONGEST_SOURCE, medium),
-        theme,
+        _lines(heading, columns, medium), lines, _lines(source, LONGEST_SOURCE, medium), theme
     )
 
 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
-    """Return the lines of a page, whose texts are wrapped so that a slide shows it largest.
+    """Return the lines of a page, whose texts are wrapped if a slide shows it much larger then.
 
     Its tables and drawings are as wide as a slide allows.
     """
@@ -243,10 +242,12 @@ def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
     parts: list[RenderableType] = []
     for part in parts_of(page, console, console.options):
         if not isinstance(part, Text) or part.no_wrap:
-            part = Segments(_segments(part, console, SLIDE_COLUMNS))
+            segments = _segments(part, console, SLIDE_COLUMNS)  # type: ignore[arg-type]
+            part = Segments(segments)
         parts.append(part)
     widths = range(SLIDE_COLUMNS, SHORT_SLIDE - 1, -1)
-    return max((_lines(Group(*parts), width, medium) for width in widths), key=slide_scale)
+    pages = [_lines(Group(*parts), width, medium) for width in widths]
+    return max(pages, key=lambda lines: round(slide_scale(lines), 1))
 
 
 def _html(page: RenderableType, width: int, background: Background, frame: Frame | None) -> str:

@@ -24,6 +24,7 @@ _WIDE_FONTS = (
     "'Noto Sans Mono CJK JP','Noto Sans CJK JP','Hiragino Sans','MS Gothic',"
     "'Noto Color Emoji','Apple Color Emoji','Segoe UI Emoji',monospace"
 )
+_FONTS_OF_HEBREW = f" font-family=\"'DejaVu Sans',{FONTS}\""  # or bold letters may be taken
 CELL = 12.04  # the width of a letter
 LINE = 24.4  # as high as the letters that draw boxes, so that these touch
 _BASELINE = 20.0  # below the top of a line
@@ -34,7 +35,7 @@ WIDEST_SLIDE = 100  # columns that 24 lines leave room for
 SLIDE_LINES = 24  # below the heading
 _ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
 _HEADING = 1.7
-HEADING_COLUMNS = 70
+HEADING_COLUMNS = 70  # of a heading in two lines
 LONGEST_HEADING = 130  # columns of two lines, with room where a word ends the first
 _HEADING_LINES = 2  # as high as the others
 _BELOW = 1.6  # lines below: a small one, and margins
@@ -48,10 +49,7 @@ _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e8
 RIGHT_TO_LEFT = re.compile(f"({_LETTER}+(?: +{_LETTER}+)*)")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
-<style>
-.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}
-.embcli-right {{ font-family: 'DejaVu Sans',{fonts}; }}
-</style>
+<style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
 <rect width="100%" height="100%" fill="{background}"/>
 <g style="font-family: {fonts}; font-size: {font_size}px" \
 fill="{foreground}" color="{foreground}">
@@ -97,11 +95,6 @@ def slide_scale(lines: Lines) -> float:
     columns = max(_columns(lines), SHORT_SLIDE) + 2 * _MARGIN
     height = len(lines) + _ABOVE + _BELOW
     return min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
-
-
-def lowered(lines: float) -> Style:
-    """Return the style of letters that are so far below their line."""
-    return Style.from_meta({"lower": lines * LINE})
 
 
 def _columns(lines: Lines) -> int:
@@ -153,7 +146,7 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     if not segment.text.strip():
         return
     style = segment.style or Style.null()
-    y += style.meta.get("lower", 0.0)
+    y += LINE * style.meta.get("lines_lower", 0.0)
     look = ""
     if style.color:
         look += f' fill="{style.color.get_truecolor().hex}"'
@@ -166,7 +159,7 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
             middle = x + width / 2
             yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
         else:
-            fonts = ' class="embcli-right"' if is_apart else ""
+            fonts = _FONTS_OF_HEBREW if is_apart else ""
             yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{fonts}{look}>{code}</text>'
         x += width
 

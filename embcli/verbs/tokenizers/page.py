@@ -47,9 +47,8 @@ class RunningLine(NamedTuple):
 
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
     background = medium_of(console).background if colors_of(console) else None
+    yield title("The text in tokens")
     shown_names = [shorten(each.name, 16) for each in result.encodings]
-    tokenizers = counted(len(shown_names), "tokenizer") if len(shown_names) > 1 else shown_names[0]
-    yield title(f"The text under {tokenizers}")
     counts = "tokens per line" if "\n" in result._subject else "tokens"
     beside = [
         Label("encoding", shown_names, "left"),
