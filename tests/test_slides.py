@@ -59,6 +59,11 @@ def test_texts_are_wrapped_where_that_makes_a_drawing_larger(in_process):
     assert min(map(float, scales[:2])) > 2.25
 
 
+def test_similarities_have_no_colours_of_signs(in_process):
+    command = "positions sinusoidal --similarity --dim 8 --slide Cosines -f svg"
+    assert "#c02800" not in in_process.ok(*command.split()).text
+
+
 @cases
 def test_a_refusal_names_what_makes_a_page_fit(in_process, command, cure, fitting):
     """The fitting command follows the cure."""
