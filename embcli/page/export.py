@@ -245,7 +245,7 @@ def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
             segments = _segments(part, console, SLIDE_COLUMNS)  # type: ignore[arg-type]
             part = Segments(segments)
         parts.append(part)
-    widths = range(SLIDE_COLUMNS, SHORT_SLIDE - 1, -1)
+    widths = range(SLIDE_COLUMNS, SHORT_SLIDE - 1, -4)
     pages = [_lines(Group(*parts), width, medium) for width in widths]
     return max(pages, key=lambda lines: round(slide_scale(lines), 1))
 
