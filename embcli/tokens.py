@@ -354,6 +354,15 @@ _JOINING = {
 }
 
 
+def varies_in_width(character: str) -> bool:
+    """Return whether terminals disagree on the cells of a character, or of what it joins.
+
+    They do on those of spacing marks and viramas.
+    """
+    is_virama = unicodedata.combining(character) == 9
+    return is_virama or unicodedata.category(character) == "Mc" or character in _JOINING
+
+
 def shown(token: bytes | None) -> str:
     r"""Return a token for one line of a terminal, in a known width; no two tokens look alike.
 
@@ -384,14 +393,11 @@ def _shown_character(character: str, previous: str) -> str:
     """
     if character in _SHOWN:
         return _SHOWN[character]
-    category = unicodedata.category(character)
-    # Terminals disagree on the width of spacing marks and of what a virama joins.
-    is_virama = unicodedata.combining(character) == 9
-    varies_in_width = category == "Mc" or is_virama or character in _JOINING
-    if not character.isprintable() or varies_in_width:
+    if not character.isprintable() or varies_in_width(character):
         return _escape(character)
     has_base = previous.isalpha() or unicodedata.category(previous) in _MARKS
-    return f"◌{character}" if category in _MARKS and not has_base else character
+    is_mark = unicodedata.category(character) in _MARKS
+    return f"◌{character}" if is_mark and not has_base else character
 
 
 def _escape(character: str) -> str:

@@ -51,6 +51,19 @@ def test_all_of_a_slide_is_within_it_in_large_type(lines, columns, least):
     assert source < scale
 
 
+def test_texts_are_wrapped_where_that_makes_a_drawing_larger(in_process):
+    """The heading has two lines, nearly as large as the others."""
+    heading = "words " * 20
+    svg = in_process.ok("tokenize", "strawberry", "--merges", "-f", "svg", "--slide", heading).text
+    scales = re.findall(r"scale\((\S+)\)", svg)
+    assert min(map(float, scales[:2])) > 2.25
+
+
+def test_similarities_have_no_colours_of_signs(in_process):
+    command = "positions sinusoidal --similarity --dim 8 --slide Cosines -f svg"
+    assert "#c02800" not in in_process.ok(*command.split()).text
+
+
 @cases
 def test_a_refusal_names_what_makes_a_page_fit(in_process, command, cure, fitting):
     """The fitting command follows the cure."""

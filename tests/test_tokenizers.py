@@ -83,6 +83,7 @@ def test_running_text_has_all_tokens_and_counts_them_by_lines(in_process, column
         ("lines", ("--lines", "--encoding", PAIR), "a\nUnbelievable \n"),
         ("one", ("--inline",), "a b\n\n123\n"),
         ("long-text", ("--encoding", PAIR), "Unbelievable! " * 400),
+        ("scripts", ("--encoding", PAIR), "ह\u093f של"),
         ("long-stretches", ("--inline",), "Þ" * 1000),
     ],
 )

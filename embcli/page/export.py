@@ -33,13 +33,17 @@ from embcli.page.parts import (
     Sheets,
     Title,
     TypedCommand,
+    parts_of,
     safe_text,
     title,
 )
 from embcli.page.strips import Shades
 from embcli.page.svg import (
     FONTS,
+    HEADING_COLUMNS,
+    LONGEST_HEADING,
     LONGEST_SOURCE,
+    SHORT_SLIDE,
     SLIDE_COLUMNS,
     SLIDE_LINES,
     WIDEST_SLIDE,
@@ -47,6 +51,7 @@ from embcli.page.svg import (
     picture,
     runs,
     slide,
+    slide_scale,
 )
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
@@ -210,19 +215,38 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         return picture(_lines(page, width, medium), theme)
 
     medium = Medium(background, False, SLIDE_LINES, True, True, WIDEST_SLIDE)
-    lines = _lines(page, SLIDE_COLUMNS, medium)
+    lines = _slide_lines(page, medium)
     if len(lines) > SLIDE_LINES:
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
         if len(_lines(frame.bare, SLIDE_COLUMNS, medium)) <= SLIDE_LINES:
             wrong += ", or {bare}"
         raise OutputError(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
     heading = title(frame.heading)
+    heading.truncate(LONGEST_HEADING, overflow="ellipsis")
+    has_one_line = heading.cell_len <= SLIDE_COLUMNS
+    columns = SLIDE_COLUMNS if has_one_line else HEADING_COLUMNS
     source = safe_text(frame.source, "dim")
-    heading.truncate(SLIDE_COLUMNS, overflow="ellipsis")
     source.truncate(LONGEST_SOURCE, overflow="ellipsis")
     return slide(
-        _lines(heading, SLIDE_COLUMNS, medium), lines, _lines(source, LONGEST_SOURCE, medium), theme
+        _lines(heading, columns, medium), lines, _lines(source, LONGEST_SOURCE, medium), theme
     )
+
+
+def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
+    """Return the lines of a page, whose texts are wrapped if a slide shows it much larger then.
+
+    Its tables and drawings are as wide as a slide allows.
+    """
+    console = PageConsole(medium, SLIDE_COLUMNS, "truecolor")
+    parts: list[RenderableType] = []
+    for part in parts_of(page, console, console.options):
+        if not isinstance(part, Text) or part.no_wrap:
+            segments = _segments(part, console, SLIDE_COLUMNS)  # type: ignore[arg-type]
+            part = Segments(segments)
+        parts.append(part)
+    widths = range(SLIDE_COLUMNS, SHORT_SLIDE - 1, -4)
+    pages = [_lines(Group(*parts), width, medium) for width in widths]
+    return max(pages, key=lambda lines: round(slide_scale(lines), 1))
 
 
 def _html(page: RenderableType, width: int, background: Background, frame: Frame | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -17,7 +17,7 @@ from embcli.errors import InputError
 from embcli.numerics.principal import principal_map
 from embcli.page.colors import STYLES
 from embcli.page.medium import medium_of
-from embcli.page.parts import Composite, Drawing, Flow, LeftOut, rows_that_fit, safe_text
+from embcli.page.parts import Composite, Drawing, LeftOut, rows_that_fit, safe_text
 from embcli.page.svg import CELL, LINE, letters
 from embcli.wording import Sentence, counted
 
@@ -26,7 +26,6 @@ _Texts = list[tuple[np.ndarray, Text]]  # each with its cell and its line, (2,)
 _SIDES = np.array(sorted(product((1, -1, 0), repeat=2), key=lambda side: sum(map(abs, side)))[1:])
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
-_AREA_ON_A_SLIDE = 62, 18  # cells and lines; texts are beside them
 # A picture has its axes at the edges, where no label is.
 _AREA = (
     '<svg viewBox="0 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
@@ -40,8 +39,7 @@ _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
 class Map(Composite):
     """Rows as points, at equal scales across and up, and what the two components are.
 
-    A label is beside its point, or it is left out, if others are there. What is said of the map is
-    below it, on a slide beside it.
+    A label is beside its point, or it is left out, if others are there.
     """
 
     rows: np.ndarray  # (n, D)
@@ -49,22 +47,12 @@ class Map(Composite):
     bare: bool = False  # whether few other lines are on the page
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        parts = list(self._parts(console, options))
-        if medium_of(console).widest:  # a slide
-            yield Flow([parts[:1], parts[2:]])
-        else:
-            yield from parts
-
-    def _parts(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Yield the picture, a blank line, and what there is to say."""
         if not np.isfinite(self.rows).all():
             raise InputError(Sentence("{map} needs rows without NaN and infinity"))
         points, (first, second) = principal_map(self.rows)
         medium = medium_of(console)
-        width, height = _AREA_ON_A_SLIDE
-        if not medium.widest:
-            width = options.max_width
-            height = rows_that_fit(options, 30, other_lines=4 if self.bare else 10)
+        width = options.max_width
+        height = rows_that_fit(options, 30, other_lines=4 if self.bare else 10)
         area = np.array([width, height])
         # A point of a picture is a line away from the texts of the page.
         margin = 4 if medium.shows_svg else 1

@@ -67,8 +67,9 @@ def written(values: np.ndarray, precision: int) -> list[str]:
 class Matrix(Strips):
     """Matrices side by side in a table of numbers, or with `heat` as strips of colours.
 
-    A row of dots is inserted before each row in `gaps`; `row_styles` are names in STYLES, one for
-    each row. With `every`, columns that do not fit continue in further tables.
+    Numbers have the colours of their signs, unless a scale is given, as of similarities. A row of
+    dots is inserted before each row in `gaps`; `row_styles` are names in STYLES, one for each row.
+    With `every`, columns that do not fit continue in further tables.
     """
 
     row_styles: Sequence[str] = ()
@@ -199,7 +200,7 @@ class Matrix(Strips):
     ) -> list[Line]:
         """Return the rows of a block, each as one line."""
         # Signs are coloured, except in dim rows and among IDs.
-        has_signs = block.values.dtype.kind == "f"
+        has_signs = block.values.dtype.kind == "f" and self.scale is None
         row_styles = chain(self.row_styles, repeat("" if has_signs else "dim"))
         write = self._format.write
         lines = []

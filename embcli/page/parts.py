@@ -166,7 +166,7 @@ class RuledLine(Composite):
         yield safe_text(f"{self.words} {'_' * 40}".strip())
 
 
-def _parts_of(page: Any, console: Console, options: ConsoleOptions) -> RenderResult:
+def parts_of(page: Any, console: Console, options: ConsoleOptions) -> RenderResult:
     """Yield the parts of a page, and those of its composites."""
     for part in page.__rich_console__(console, options):
         if isinstance(part, Composite):
@@ -249,7 +249,7 @@ class SuggestingPage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         notes = []
-        for part in _parts_of(self.page, console, options):
+        for part in parts_of(self.page, console, options):
             if isinstance(part, Note | Hint):
                 notes.append(part)
             yield part
@@ -277,7 +277,7 @@ class CutPage:
         for _ in range(2):  # Then it is known how many lines the page has beside its table.
             page_options = options.update(height=height).reset_height()
             pieces = []  # lines, each alone, except those of a drawing
-            for part in _parts_of(self.page, console, page_options):
+            for part in parts_of(self.page, console, page_options):
                 lines = console.render_lines(part, page_options, pad=False)  # type: ignore[arg-type]
                 is_whole = isinstance(part, Drawing | SideBySide)
                 pieces += [lines] if is_whole else [[line] for line in lines]

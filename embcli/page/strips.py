@@ -28,7 +28,7 @@ from rich.text import Text
 from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
 from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
-from embcli.page.svg import CELL, CRISP, LINE, lowered
+from embcli.page.svg import CELL, CRISP, LINE
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
@@ -341,7 +341,7 @@ class Strips(Composite):
                 lines_above = rows_above * fit.lines_per_row / fit.rows_per_line
                 cells[number] = text.copy()
                 if not self.gaps:  # which have no room for letters of the next line
-                    style = lowered(lines_above - middle - 0.5)
+                    style = Style.from_meta({"lines_lower": lines_above - middle - 0.5})
                     cells[number].style = console.get_style(text.style) + style
             return label._replace(cells=cells).spread(fit.lines_per_row, middle)
 

@@ -24,15 +24,20 @@ _WIDE_FONTS = (
     "'Noto Sans Mono CJK JP','Noto Sans CJK JP','Hiragino Sans','MS Gothic',"
     "'Noto Color Emoji','Apple Color Emoji','Segoe UI Emoji',monospace"
 )
+_FONTS_OF_HEBREW = f" font-family=\"'DejaVu Sans',{FONTS}\""  # or bold letters may be taken
 CELL = 12.04  # the width of a letter
 LINE = 24.4  # as high as the letters that draw boxes, so that these touch
 _BASELINE = 20.0  # below the top of a line
 _MARGIN = 2  # cells beside the lines; half as many lines above and below
 SLIDE_COLUMNS = 84
+SHORT_SLIDE = 56  # columns; shorter lines are drawn no larger
 WIDEST_SLIDE = 100  # columns that 24 lines leave room for
 SLIDE_LINES = 24  # below the heading
 _ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
 _HEADING = 1.7
+HEADING_COLUMNS = 70  # of a heading in two lines
+LONGEST_HEADING = 130  # columns of two lines, with room where a word ends the first
+_HEADING_LINES = 2  # as high as the others
 _BELOW = 1.6  # lines below: a small one, and margins
 _SOURCE = 0.7  # its scale, unless it is long
 LONGEST_SOURCE = 120  # columns
@@ -41,7 +46,7 @@ _SLIDE_HEIGHT = 1080
 CRISP = 'shape-rendering="crispEdges"'
 # Words of Hebrew, Arabic and other scripts in these blocks of Unicode, and the blanks between them.
 _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
-_RIGHT_TO_LEFT = re.compile(f"({_LETTER}+(?: +{_LETTER}+)*)")
+RIGHT_TO_LEFT = re.compile(f"({_LETTER}+(?: +{_LETTER}+)*)")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
@@ -65,17 +70,15 @@ def picture(lines: Lines, theme: TerminalTheme) -> str:
 def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> str:
     """Return lines as a slide of 1920 x 1080, between a large line and a small one.
 
-    All are drawn as large as they fit, but short lines not larger than those of two thirds of a
-    slide.
+    All are drawn as large as they fit.
     """
-    columns = max(_columns(lines), SLIDE_COLUMNS * 2 // 3) + 2 * _MARGIN
-    height = len(lines) + _ABOVE + _BELOW
-    scale = min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
+    scale = slide_scale(lines)
     line = scale * LINE
     left = scale * _MARGIN * CELL
     room = (_SLIDE_WIDTH - 2 * left) / CELL
+    height = min(_HEADING, _HEADING_LINES / len(heading))
     groups = [
-        _group(heading, left, 0.8 * line, min(room / _columns(heading), _HEADING * scale)),
+        _group(heading, left, 0.8 * line, min(room / _columns(heading), height * scale)),
         _group(lines, left, _ABOVE * line, scale),
         _group(
             source,
@@ -87,9 +90,11 @@ def slide(heading: Lines, lines: Lines, source: Lines, theme: TerminalTheme) -> 
     return _document(groups, theme, _SLIDE_WIDTH, _SLIDE_HEIGHT)
 
 
-def lowered(lines: float) -> Style:
-    """Return the style of letters that are so far below their line."""
-    return Style.from_meta({"lower": lines * LINE})
+def slide_scale(lines: Lines) -> float:
+    """Return how large the lines of a slide are drawn: as they fit, if they are not short."""
+    columns = max(_columns(lines), SHORT_SLIDE) + 2 * _MARGIN
+    height = len(lines) + _ABOVE + _BELOW
+    return min(_SLIDE_WIDTH / (columns * CELL), _SLIDE_HEIGHT / (height * LINE))
 
 
 def _columns(lines: Lines) -> int:
@@ -141,7 +146,7 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     if not segment.text.strip():
         return
     style = segment.style or Style.null()
-    y += style.meta.get("lower", 0.0)
+    y += LINE * style.meta.get("lines_lower", 0.0)
     look = ""
     if style.color:
         look += f' fill="{style.color.get_truecolor().hex}"'
@@ -150,11 +155,12 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     for text, cells, is_apart in runs(segment.text):
         width = cells * CELL
         code = html.escape(text).replace(" ", "&#160;")
-        if is_apart and not _RIGHT_TO_LEFT.match(text):
+        if is_apart and not RIGHT_TO_LEFT.match(text):
             middle = x + width / 2
             yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
         else:
-            yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{look}>{code}</text>'
+            fonts = _FONTS_OF_HEBREW if is_apart else ""
+            yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{fonts}{look}>{code}</text>'
         x += width
 
 
@@ -171,7 +177,7 @@ def runs(text: str) -> Iterator[Run]:
 
     Words from right to left are apart, so that no viewer moves what is beside them, as their IDs.
     """
-    for place, part in enumerate(_RIGHT_TO_LEFT.split(text)):
+    for place, part in enumerate(RIGHT_TO_LEFT.split(text)):
         if place % 2:
             yield Run(part, cell_len(part), True)
             continue

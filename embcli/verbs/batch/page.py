@@ -100,8 +100,7 @@ def _shapes(batches: Batches, width: int) -> Table:
         ("+ position", "(T, D)", f"({length}, {dim:,})", "the same for each sample"),
         ("= input", f"({letter}, T, D)", shape, "what the model reads"),
     ]
-    names, letters, sizes, remarks = zip(*rows, strict=True)
-    labels = [Label("", cells, "left") for cells in (names, letters, sizes, remarks)]
+    labels = [Label("", cells, "left") for cells in zip(*rows, strict=True)]
     if least_width(labels, 0) > width:
         del labels[-1]
     return ruled(labels, has_rule=False)

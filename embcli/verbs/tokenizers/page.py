@@ -7,6 +7,7 @@ below those of the one before, and each line of the text its number of tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +26,10 @@ from embcli.page import (
     title,
 )
 from embcli.page.colors import colors_of, token_style
-from embcli.page.labels import PARTS_OF_CHARACTERS
+from embcli.page.labels import ESCAPED_CHARACTERS, PARTS_OF_CHARACTERS
+from embcli.page.svg import RIGHT_TO_LEFT
 from embcli.page.table import GAP, least_width
-from embcli.tokens import shown
+from embcli.tokens import shown, varies_in_width
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers import Tokenizers
 from embcli.wording import counted
@@ -45,11 +47,12 @@ class RunningLine(NamedTuple):
 
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
     background = medium_of(console).background if colors_of(console) else None
-    yield title(f"The text under {counted(len(result.encodings), 'tokenizer')}")
+    yield title("The text in tokens")
     shown_names = [shorten(each.name, 16) for each in result.encodings]
+    counts = "tokens per line" if "\n" in result._subject else "tokens"
     beside = [
         Label("encoding", shown_names, "left"),
-        Label("tokens", [f"{max(result.counts):,}"]),
+        Label(counts, [f"{max(result.counts):,}"]),
     ]
     available = options.max_width - least_width(beside, 0) - GAP
 
@@ -70,7 +73,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
             lines += [first._replace(encoding=name), *others]
     labels = [
         Label("encoding", [line.encoding for line in lines], "left"),
-        Label("tokens", [line.tokens for line in lines]),
+        Label(counts, [line.tokens for line in lines]),
         Label("text", [line.text for line in lines], "left"),
     ]
     has_sections = len(result.encodings) > 1
@@ -79,8 +82,12 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
 
     yield from _totals(result)
     legend = "Each background is a token" if background else f"{_CUT} ends a token"
+    if RIGHT_TO_LEFT.search(result._subject):
+        legend += ", from left to right"
     if any(Tokenization(tokens).joined.any() for tokens in result.tokens):
         legend += f"; {PARTS_OF_CHARACTERS}"
+    if any(map(varies_in_width, "".join(map(str, chain(*result.tokens))))):
+        legend += f"; {ESCAPED_CHARACTERS}"
     yield safe_text(f"{legend}.")
     if not is_whole:
         yield LeftOut("Left out: the rest of the text.")
