@@ -38,14 +38,9 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
             if not _MAY_BE_ZERO.search(name) and _has_block_of_zeros(values):
                 with_blocks.append(name)
 
-    # A mask can have infinite values. A bias of MLX is several of its scales away from 0.
-    non_finite = []
-    swapped = []
-    for name, value in largest.items():
-        if "mask" not in name and not value < files.overflow_at:
-            non_finite.append(name)
-        if value > largest.get(f"{name.removesuffix('scales')}biases", value):
-            swapped.append(name)
+    # A mask can have infinite values.
+    unmasked = {name: value for name, value in largest.items() if "mask" not in name}
+    non_finite = [name for name, value in unmasked.items() if not value < files.overflow_at]
     yield from _said(
         "alarm",
         "non-finite",
@@ -56,8 +51,6 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     unscaled = _without_scale(files, largest)
     fault = "without a scale: it is missing, zero or 1, or config.json has no quantization_config"
     yield from _said("alarm", "load", unscaled, "quantised weight", fault)
-    fault = "that are larger than the biases beside them: both names may be swapped"
-    yield from _said("finding", "load", swapped, "tensor of scales", fault)
     zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
     yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
     fault = "with a block of rows or columns of zeros"
