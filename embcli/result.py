@@ -68,8 +68,7 @@ class PageStyle:
     @property
     def of_numbers(self) -> dict[str, Any]:
         """The options of a matrix of numbers on a page."""
-        names = ("precision", "keeps_precision", "heat")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("precision", "keeps_precision", "heat")}
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, get_args(Theme))

@@ -14,7 +14,7 @@ import typer
 
 from embcli import names
 from embcli.errors import InputError
-from embcli.formats import FORMATS, PICTURES, VIEWS, FormatName, or_list
+from embcli.formats import FORMATS, PICTURES, VIEWS, FormatNames, or_list
 from embcli.names import Strings
 from embcli.positions import JOINED_KINDS, KINDS
 from embcli.wording import load_facts
@@ -32,7 +32,7 @@ _FACTS = vars(names) | {
     "FORMATS": or_list(tuple(FORMATS)),
     "MADE_FROM_TEXT": ", or ".join(names.SPELLED_FROM_TEXT),
 }
-_SHOWN_IN: dict[str, tuple[FormatName, ...]] = {
+_SHOWN_IN: dict[str, FormatNames] = {
     "pages": VIEWS,
     "colours": ("table", *PICTURES),
     "pictures": PICTURES,
@@ -44,7 +44,7 @@ _FLAGS = {"top": "-k", "path": "--from", "kind": "KIND", "text": "TEXT", "word":
 class ShownIn(NamedTuple):
     """A mark at an option that only some formats can show."""
 
-    formats: tuple[FormatName, ...]
+    formats: FormatNames
 
 
 def flag_of(parameter: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import Notes
-from embcli.layer import Layer, Layers, Origin
+from embcli.layer import Layer, Layers, Origin, Wanted
 from embcli.names import MatrixShape
 from embcli.seeded_layers.build import Build, load_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
@@ -78,7 +78,7 @@ class SeededSource:
     def shape(self, name: str) -> MatrixShape | None:
         return self.seeded.shapes.get(name)
 
-    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
+    def open(self, wanted: Wanted, notes: Notes | None = None) -> Layers:
         remarks = notes or Notes()
         layers = {}
         build: Mapping[str, str] = {}
