@@ -144,7 +144,7 @@ class Checkpoint:
     def origin(self) -> Origin:
         return Origin(path=self.path)
 
-    def open(self, wanted: Wanted, notes: Notes | None = None) -> Layers:
+    def open(self, wanted: Wanted, notes: Notes) -> Layers:
         """Return the named layers.
 
         They give any rows, whichever IDs are announced; except those of an array that is unpacked
@@ -168,8 +168,7 @@ class Checkpoint:
                 layer = _kept_rows(tensor, layer, ids)
             tensors[name] = tensor
             layers[name] = layer
-        if notes:
-            notes.count(partial(_rounded_values, stored))
+        notes.count(partial(_rounded_values, stored))
         return Layers(layers, self._origin_of(tensors, layers))
 
     def _origin_of(self, tensors: Mapping[str, Tensor], layers: Mapping[str, Layer]) -> Origin:
