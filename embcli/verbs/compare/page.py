@@ -47,8 +47,9 @@ from embcli.wording import counted, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, tokens of a drawing, and IDs in one line
-# Why outputs differ, by the kind of the most serious difference.
+# Why outputs are the same or differ, by the kind of the most serious difference.
 _REASONS: dict[VerdictKind, str] = {
+    "identical": "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID.",
     "zero sign": (
         "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0."
     ),
@@ -282,9 +283,7 @@ def _explanation(comparison: Comparison) -> RenderResult:
     verdict = comparison.verdict
     if verdict.place is None:
         if verdict.values and comparison.gradient is None:
-            yield safe_text(
-                "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
-            )
+            yield safe_text(_REASONS[verdict.kind])
         return
     row, column = verdict.place
     token_id = int(comparison.tokens.ids[row])
