@@ -30,6 +30,7 @@ ContentKind = Literal[
 ]
 
 ContentKinds = tuple[ContentKind, ...]
+FormatNames = tuple[FormatName, ...]
 _ROWS: ContentKinds = ("list", "ranking", "tokens", "matrices", "embeddings")
 _CELLS: ContentKinds = (*_ROWS, "samples")
 _DATA: ContentKinds = (*_ROWS, "batches", "samples")
@@ -120,11 +121,11 @@ ALIASES: dict[str, FormatName] = {"md": "markdown", "jsonl": "ndjson", "txt": "t
 # A suffix is a dot and the name of a format, or another word for it.
 SUFFIXES: dict[str, FormatName] = {f".{row.name}": row.name for row in ROWS}
 SUFFIXES |= {f".{alias}": name for alias, name in ALIASES.items()}
-VIEWS: tuple[FormatName, ...] = get_args(PageFormat)
+VIEWS: FormatNames = get_args(PageFormat)
 PICTURES: tuple[PictureFormat, ...] = get_args(PictureFormat)
 
 
-def formats_for(kind: ContentKind) -> tuple[FormatName, ...]:
+def formats_for(kind: ContentKind) -> FormatNames:
     """Return the formats that can hold a kind of result.
 
     >>> formats_for("page")

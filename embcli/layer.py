@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 RowsOf = Callable[[np.ndarray], np.ndarray]  # IDs, (n,) int64 -> rows, (n, D)
+# The names of layers, and the IDs of each that will be asked for; None for any.
+Wanted = Mapping[str, np.ndarray | None]
 
 
 class Summary:
@@ -214,7 +216,7 @@ class Source(Protocol):
     def shape(self, name: str) -> MatrixShape | None:
         """Return the shape of the `token`, `position` or `head` layer; None if there is none."""
 
-    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
+    def open(self, wanted: Wanted, notes: Notes) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None for any.
 
         Remarks on how their numbers come about are added to the notes.

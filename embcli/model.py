@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from embcli.errors import IdError, InputError, WrongTypeError
+from embcli.errors import IdError, InputError, Notes, WrongTypeError
 from embcli.opened import Opened
 from embcli.text import array_of
 from embcli.tokens import check_ids
@@ -113,7 +113,7 @@ class Model(Opened):
         ids = array_of(key)
         tokens = self.tokens(ids)
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
-        layers = self.source.open({"token": tokens.ids})
+        layers = self.source.open({"token": tokens.ids}, Notes())
         rows = layers["token"].rows(tokens.ids)
         return rows.reshape(*ids.shape, rows.shape[1])
 

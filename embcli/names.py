@@ -75,11 +75,11 @@ METRICS: dict[Metric, MetricRow] = {
     "dot": MetricRow("dot product"),
     "l2": MetricRow("L2 distance", is_distance=True),
 }
-MATRICES: tuple[MatrixName, ...] = get_args(MatrixName)
+MATRICES: Strings = get_args(MatrixName)
 STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
-OUTPUTS: tuple[ComparedOutput, ...] = get_args(ComparedOutput)
-FAULTS: tuple[Fault, ...] = get_args(Fault)
-FAULT_GROUPS: tuple[FaultGroup, ...] = get_args(FaultGroup)
+OUTPUTS: Strings = get_args(ComparedOutput)
+FAULTS: Strings = get_args(Fault)
+FAULT_GROUPS: Strings = get_args(FaultGroup)
 
 # An encoding that is made from a text is one of these, a colon, and the path of the text; a list of
 # encodings spells it like this, or leaves it out.

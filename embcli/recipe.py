@@ -80,9 +80,10 @@ class Project(NamedTuple):
 
 
 RecipeStep = Scale | AddPosition | AddType | Norm | Project
+Steps = tuple[RecipeStep, ...]
 
 
-def in_words(steps: tuple[RecipeStep, ...]) -> str:
+def in_words(steps: Steps) -> str:
     """Return steps in words: `token x 27.71 + sinusoidal position, then LayerNorm`."""
     text = "token"
     plus = " +"
@@ -114,14 +115,14 @@ class Recipe(NamedTuple):
     width: int  # columns of what the first block reads
     is_known: bool = True
     unknown: str = ""  # why the model's input is not known
-    steps: tuple[RecipeStep, ...] = ()
+    steps: Steps = ()
     padding: int | None = None  # the ID of tokens that positions do not count
     blocks: str = ""  # what its blocks do with positions, in words; empty for nothing
     part: ModelPart | None = None
     remark: str = ""  # what the model does that no step repeats
 
     @property
-    def input_steps(self) -> tuple[RecipeStep, ...]:
+    def input_steps(self) -> Steps:
         """The steps before the first norm or projection, which make an input embedding."""
         for place, step in enumerate(self.steps):
             if isinstance(step, Norm | Project):
@@ -129,7 +130,7 @@ class Recipe(NamedTuple):
         return self.steps
 
     @property
-    def hidden_steps(self) -> tuple[RecipeStep, ...]:
+    def hidden_steps(self) -> Steps:
         """The steps from the first norm or projection on.
 
         They are empty if the first block reads input embeddings.

@@ -34,6 +34,8 @@ class NumbersBy:
 
 
 FieldType = type[int | float | str | bool] | type[list[int]] | NumbersBy
+FieldTypes = dict[str, FieldType]  # by the names of fields
+TypedValues = tuple[FieldType, Any]  # a type, and the values of some rows
 Values = Callable[["np.ndarray", Names], Columns]
 MOST_ROWS = 4096  # the most rows of a piece, so that memory does not grow with a result
 
@@ -58,6 +60,9 @@ class Piece:
     matrices: dict[str, np.ndarray] = field(default_factory=dict)
 
 
+ReadPieces = Callable[[Names, Names], Iterator[Piece]]
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """A result as data.
@@ -74,7 +79,7 @@ class Records:
     unit: str  # the name of the rows in a JSON document: "tokens", "neighbors"
     rows: int
     fields: Mapping[str, FieldType]  # name -> type; None stands for a missing value of any type
-    pieces: Callable[[Names, Names], Iterator[Piece]]
+    pieces: ReadPieces
     matrices: dict[str, ArraySpec] = field(default_factory=dict)
     columns: tuple[int, ...] = ()
     default: str | None = None
@@ -118,7 +123,7 @@ def run_of(encoding: Encoding | None, **more: Any) -> Document:
     return {"embcli": __version__, "encoding": encoding.name if encoding else None, **more}
 
 
-def listed(run: Document, unit: str, /, **fields: tuple[FieldType, Any]) -> Records:
+def listed(run: Document, unit: str, /, **fields: TypedValues) -> Records:
     """Return the records of rows that are in memory, from the type and the values of each field."""
     types = {name: field_type for name, (field_type, _) in fields.items()}
     _, first = next(iter(fields.values()))
@@ -132,7 +137,7 @@ def listed(run: Document, unit: str, /, **fields: tuple[FieldType, Any]) -> Reco
 
 def in_pieces(
     rows: int, width: int, values: Values, matrix_values: Values | None = None, size: int = 1 << 18
-) -> Callable[[Names, Names], Iterator[Piece]]:
+) -> ReadPieces:
     """Return the `pieces` of a result whose rows can be computed in any order.
 
     `values` takes rows, (n,) int64, and returns at least the named fields and matrices; if

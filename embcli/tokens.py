@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.encodings.encoding import BosEos
     from embcli.encodings.merging import Derivation
-    from embcli.records import Columns, FieldType, Names
+    from embcli.records import Columns, FieldTypes, Names
 
 
 class Reading(NamedTuple):
@@ -145,9 +145,9 @@ class Tokens:
         return np.asarray(np.array(numbers, np.int64)[places])
 
     @property
-    def field_types(self) -> dict[str, FieldType]:
+    def field_types(self) -> FieldTypes:
         """The type of each field of a token's row, by name."""
-        types: dict[str, FieldType] = {}
+        types: FieldTypes = {}
         if self.many:
             types["sequence"] = int
         types["position"] = int

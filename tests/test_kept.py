@@ -52,7 +52,7 @@ def _asked_anew() -> Iterator[None]:
 def opened(
     store: Store | None, seeded: Seeded = SMALL, name: str = "token", notes: Notes | None = None
 ) -> Layer:
-    return SeededSource(seeded, store).open({name: None}, notes)[name]
+    return SeededSource(seeded, store).open({name: None}, notes or Notes())[name]
 
 
 def path(store: Store, seeded: Seeded = SMALL, name: str = "token") -> Path:
@@ -245,7 +245,7 @@ def test_the_origin_says_what_drew_the_layers(store):
     }
     for _ in range(2):
         source = SeededSource(SMALL, store)
-        layers = source.open({"token": None, "position": None})
+        layers = source.open({"token": None, "position": None}, Notes())
         assert layers.origin.document() == drawn_by
 
 

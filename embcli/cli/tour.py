@@ -42,6 +42,7 @@ _BACK = "b"
 _QUIT = "q"
 _LETTERS = 60  # of print, written by hand on a line
 _Sheet = list[RenderableType]
+ResultOf = Callable[[list[str]], object]  # the words after `embcli` -> what the command returns
 _Rules = list[tuple[str, str]]  # patterns, and what stands for them
 
 
@@ -173,7 +174,7 @@ def _chosen(steps: list[TourStep], numbers: str) -> list[TourStep]:
     return chosen
 
 
-def guide(tour: TourOptions, result_of: Callable[[list[str]], object], is_file: bool) -> Handout:
+def guide(tour: TourOptions, result_of: ResultOf, is_file: bool) -> Handout:
     """Go through the tour on a terminal; otherwise return its sheets.
 
     `result_of` returns the result of the command with these words after `embcli`. A step that fails
@@ -234,7 +235,7 @@ class _Pages:
 
     model: str
     shown_model: str  # in a command as it is typed
-    result_of: Callable[[list[str]], object]
+    result_of: ResultOf
     height: int = 40  # lines of a step
     status: int = 0
     # Whether a question was answered right, by its heading; one that is skipped is not in it.

@@ -115,15 +115,15 @@ _of_tiktoken = lru_cache(TiktokenEncoding)
 
 
 def _unknown_error(name: str, known: list[str]) -> RangeError:
-    hint = f"encodings are {', '.join(DEFINITIONS)}, {' and '.join(SPELLED_FROM_TEXT)}"
+    cure = f"encodings are {', '.join(DEFINITIONS)}, {' and '.join(SPELLED_FROM_TEXT)}"
     near = nearest(name, known)
     if near:
-        hint = f"did you mean {near}?"
+        cure = f"did you mean {near}?"
     for row in load_facts("not_encodings.json"):
         if name.lower().startswith(tuple(row["names"])):
-            hint = row["cure"]
-    wrong = "no encoding or model is named {given!r}; {hint}"
-    return RangeError(Sentence(wrong, given=name[:60], hint=Sentence(hint)))
+            cure = row["cure"]
+    wrong = "no encoding or model is named {given!r}; {cure}"
+    return RangeError(wrong, given=name[:60], cure=Sentence(cure))
 
 
 # What is said of a file by which alone nobody knows what its model makes of it.

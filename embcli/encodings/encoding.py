@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from embcli.binary import Binary, JsonObject, file_error, quoted, read_object
-from embcli.encodings.merging import Derivation
+from embcli.encodings.merging import Derivation, Ids
 from embcli.errors import InputError, missing_extra
 from embcli.wording import counted, in_data
 
@@ -248,7 +248,7 @@ class OwnWords(Encoding):
         return len(self._words)
 
     @cached_property
-    def _ids(self) -> dict[bytes, int]:
+    def _ids(self) -> Ids:
         """The first ID of each word."""
         ids = range(len(self._words))
         return dict(zip(reversed(self._words), reversed(ids), strict=True))

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from embcli.binary import Binary, is_text
 from embcli.encodings.encoding import sibling_json
+from embcli.names import Strings
 from embcli.wording import in_data
 
 Described = Literal[  # transformers reads them by a class, which other files name
@@ -19,7 +20,7 @@ Described = Literal[  # transformers reads them by a class, which other files na
     "tokenizer_config.json",  # of a class that needs no other file
 ]
 Kind = Literal["GGUF", "tekken.json", "ranks"] | Described
-DESCRIBED: tuple[Described, ...] = get_args(Described)
+DESCRIBED: Strings = get_args(Described)
 # The classes that leave a tokenizer.json as it is.
 _PLAIN_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 

@@ -18,6 +18,7 @@ import numpy as np
 from embcli.wording import ByteToken
 
 Pair = tuple[bytes, bytes]  # two neighbours
+Ids = dict[bytes, int]  # token of the vocabulary -> ID
 Span = tuple[int, int]  # the first character, and the one after the last
 # The rank, an int, or the negative score, a float, of two neighbours. The lowest is merged first.
 Priority = Callable[[bytes, bytes], float]

@@ -20,6 +20,7 @@ from embcli.encodings.merging import (
     NEVER,
     SPACE,
     Derivation,
+    Ids,
     Pair,
     Span,
     ToBytes,
@@ -31,7 +32,6 @@ from embcli.encodings.merging import (
 )
 from embcli.encodings.splitting import CACHED_PIECES, Splitting
 
-Ids = Mapping[bytes, int]  # token of the vocabulary -> ID
 ScoredTokens = Mapping[str, tuple[int, float]]  # token of the vocabulary -> ID and score
 TokenLengths = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
 

@@ -64,6 +64,10 @@ def _split(rule: str, text: str) -> Iterator[str]:
         yield text[place:]
 
 
+# The groups of digits from the right, and which end of each is cut: 0 the first, 1 the last.
+_THOUSANDS = {"in thousands": (r"(?r)\p{N}{1,3}", 1), "before thousands": ("(?r)[0-9]{3}", 0)}
+
+
 def _cuts(rule: str, text: str) -> Iterable[Span]:
     """Return the spans that a rule matches; they are empty for the rules about thousands.
 
@@ -71,10 +75,8 @@ def _cuts(rule: str, text: str) -> Iterable[Span]:
     """
     import regex
 
-    if rule == "in thousands":
-        ends = [match.end() for match in regex.finditer(r"(?r)\p{N}{1,3}", text)]
-        return [(end, end) for end in reversed(ends)]
-    if rule == "before thousands":
-        starts = [match.start() for match in regex.finditer("(?r)[0-9]{3}", text)]
-        return [(start, start) for start in reversed(starts)]
+    if rule in _THOUSANDS:
+        pattern, end = _THOUSANDS[rule]
+        places = [match.span()[end] for match in regex.finditer(pattern, text)]
+        return [(place, place) for place in reversed(places)]
     return (match.span() for match in regex.finditer(rule, text, regex.VERSION1))

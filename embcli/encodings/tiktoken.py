@@ -28,7 +28,7 @@ from embcli.encodings.encoding import (
     call_package,
 )
 from embcli.encodings.kinds import added_ids
-from embcli.encodings.merging import NEVER, Derivation, derive, spans_of
+from embcli.encodings.merging import NEVER, Derivation, Ids, derive, spans_of
 from embcli.errors import InputError, does_not_load
 from embcli.wording import DATA, counted, in_data, load_facts
 
@@ -48,7 +48,7 @@ class Definition(NamedTuple):
     first_rank: int = 0  # the ID of the token of rank 0
 
 
-Vocabulary = tuple[Definition, dict[bytes, int]]  # with the IDs of tokens that are not special
+Vocabulary = tuple[Definition, Ids]  # with the IDs of tokens that are not special
 
 
 def _definitions() -> dict[str, Definition]:
@@ -85,7 +85,7 @@ class TiktokenEncoding(VocabularyEncoding):
         self.definition = DEFINITIONS[name]
 
     @cached_property
-    def ids(self) -> dict[bytes, int]:
+    def ids(self) -> Ids:
         """The IDs of the tokens that are not special."""
         path = DATA / f"{self.definition.ranks}.tiktoken.gz"
         try:
@@ -209,7 +209,7 @@ class RankFileEncoding(TiktokenEncoding):
         return definition
 
     @cached_property
-    def ids(self) -> dict[bytes, int]:
+    def ids(self) -> Ids:
         _, ids = self._content
         return ids
 
@@ -225,7 +225,7 @@ class RankFileEncoding(TiktokenEncoding):
         )
 
 
-def _parse_ranks(data: bytes) -> dict[bytes, int]:
+def _parse_ranks(data: bytes) -> Ids:
     """Return the ranks of tokens in the lines of a .tiktoken file."""
     words = data.split()
     if not words:

@@ -16,6 +16,7 @@ from embcli.binary import UNCOMPRESSED
 from embcli.errors import InputError, Notes, Watch
 from embcli.layer import shape_of
 from embcli.names import Metric, TokenLayer
+from embcli.numerics.search import Ranking
 from embcli.numerics.statistics import NormOrder
 from embcli.opened import Opened
 from embcli.selection import select
@@ -39,7 +40,7 @@ class ExploredMatrix:
         layer: TokenLayer = "token",
     ) -> None:
         self.size, self.dim = shape_of(model.source, layer)
-        layers = model.source.open({layer: None})
+        layers = model.source.open({layer: None}, Notes())
         self.model = model
         self.path = path  # of the model; None for a seeded one
         self.options = options  # of commands for this matrix, by their names
@@ -80,11 +81,11 @@ class ExploredMatrix:
     def tokens(self, ids: np.ndarray) -> list[str]:
         return [shown(token) for token in tokens_of(ids, self.encoding)]
 
-    def nearest(self, row: int, metric: Metric, watch: Watch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the IDs and the scores of the rows nearest to a row, (n,) each."""
+    def nearest(self, row: int, metric: Metric, watch: Watch) -> Ranking:
+        """Return the rows nearest to a row."""
         model = Opened(self.model.source, self.model.encoding, Notes(watch=watch))
         found = neighbors(model, np.array([row]), layer=self.layer_name, metric=metric, top=TOP)
-        return found.ids, found.scores
+        return found.search.rankings[0]
 
     def spell(self, verb: str, *words: str) -> str:
         """Return the command line of a verb for this matrix."""

@@ -18,6 +18,7 @@ from textual.strip import Strip
 from embcli.explore.explored import TOP, ExploredMatrix, fitted
 from embcli.explore.view import DIM, STRONG, ExplorerScreen, Lines, ListTable, right
 from embcli.names import METRICS, Metric
+from embcli.numerics.search import Ranking
 from embcli.numerics.statistics import norms_of
 from embcli.page.matrix import NumberFormat, written
 
@@ -143,7 +144,7 @@ class RowScreen(ExplorerScreen):
                 self.start(metric, partial(self.matrix.nearest, self.row, metric))
                 return
 
-    def finished(self, name: Any, result: tuple[np.ndarray, np.ndarray]) -> None:
+    def finished(self, name: Any, result: Ranking) -> None:
         ids, scores = result
         self.nearest[name] = ids
         number_format = NumberFormat([scores], 4)
@@ -157,7 +158,7 @@ class RowScreen(ExplorerScreen):
 
     def failed(self, name: str, error: Any) -> None:
         super().failed(name, error)
-        self.finished(name, (np.empty(0, np.int64), np.empty(0)))
+        self.finished(name, Ranking(np.empty(0, np.int64), np.empty(0)))
 
     async def on_data_table_row_selected(self, event: ListTable.RowSelected) -> None:
         """Open the row that was chosen in a list, at the same columns."""

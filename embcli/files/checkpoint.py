@@ -24,7 +24,7 @@ from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor, computed_layer
-from embcli.layer import Layer, Layers, Origin
+from embcli.layer import Layer, Layers, Origin, Wanted
 from embcli.names import MatrixShape
 from embcli.recipe import Norm, Project, Recipe
 from embcli.wording import Sentence, counted
@@ -144,7 +144,7 @@ class Checkpoint:
     def origin(self) -> Origin:
         return Origin(path=self.path)
 
-    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
+    def open(self, wanted: Wanted, notes: Notes) -> Layers:
         """Return the named layers.
 
         They give any rows, whichever IDs are announced; except those of an array that is unpacked
@@ -168,8 +168,7 @@ class Checkpoint:
                 layer = _kept_rows(tensor, layer, ids)
             tensors[name] = tensor
             layers[name] = layer
-        if notes:
-            notes.count(partial(_rounded_values, stored))
+        notes.count(partial(_rounded_values, stored))
         return Layers(layers, self._origin_of(tensors, layers))
 
     def _origin_of(self, tensors: Mapping[str, Tensor], layers: Mapping[str, Layer]) -> Origin:

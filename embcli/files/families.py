@@ -22,6 +22,7 @@ from embcli.recipe import (
     RecipeStep,
     Scale,
     SinusoidFormula,
+    Steps,
     When,
 )
 from embcli.wording import load_facts
@@ -31,7 +32,7 @@ class Family(NamedTuple):
     """Models with the same steps from a token row to the input of the first block."""
 
     model_types: str  # separated by spaces
-    steps: tuple[RecipeStep, ...] = ()
+    steps: Steps = ()
     position_offset: int = 0  # the row of position 0
     # Positions begin after this ID, and do not count padding. A string is the ID's key.
     padding_id: int | str | None = None

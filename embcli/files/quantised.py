@@ -217,9 +217,13 @@ class UnpackedTensors(Tensors):
 
         layers = (words, scale.layer, bias.layer)
         layer = partial(computed_layer, computed_rows=rows, computed_from=layers)
-        label = f"{bits} bit of MLX"
-        names = (scales.name, biases.name)
-        return replace(tensor, shape=shape, dtype=label, matrix=layer, computed_from=names)
+        return replace(
+            tensor,
+            shape=shape,
+            dtype=f"{bits} bit of MLX",
+            matrix=layer,
+            computed_from=(scales.name, biases.name),
+        )
 
     # --- model2vec ------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ _FILES = load_facts("model_files.json")
 WEIGHTS = _FILES["weights"]
 TOKENIZERS = _FILES["tokenizers"]
 SETTINGS = _FILES["settings"]
+NamedPath = tuple[str, Path]  # a name by which a model is opened, and its file or folder
 OLLAMA = "ollama:"  # stands before the name of a model of Ollama
 _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters
 
@@ -165,7 +166,7 @@ def _expanded(path: str) -> Path:
     return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111
 
 
-def cached_models(cache: Path) -> Iterator[tuple[str, Path]]:
+def cached_models(cache: Path) -> Iterator[NamedPath]:
     """Yield the names and the files of the models in a cache, of the main revision of each."""
     for name, folder in _model_folders(cache):
         with suppress(InputError, OSError):
@@ -177,7 +178,7 @@ def cached_names(cache: Path) -> list[str]:
     return [name for name, _ in _model_folders(cache)]
 
 
-def _model_folders(cache: Path) -> Iterator[tuple[str, Path]]:
+def _model_folders(cache: Path) -> Iterator[NamedPath]:
     for folder in sorted(cache.glob("models--*")):
         name = _model_name(folder)
         if _MODEL.fullmatch(name):
@@ -291,7 +292,7 @@ def _ollama_model(name: str) -> Path:
     )
 
 
-def ollama_models(notes: Notes) -> Iterator[tuple[str, Path]]:
+def ollama_models(notes: Notes) -> Iterator[NamedPath]:
     """Yield the names and the files of Ollama's models; a note names a model without a file."""
     for folder in _ollama_folders():
         names = set()

@@ -80,7 +80,7 @@ class NormOrder:
         return ranks
 
 
-def norm_order(layer: Layer, watch: Watch = unwatched) -> NormOrder:
+def norm_order(layer: Layer, watch: Watch) -> NormOrder:
     """Return the norms of all rows of a layer and their order; `watch` counts the rows."""
     norms = []
     summary = Summary()

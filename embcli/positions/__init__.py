@@ -16,7 +16,7 @@ from embcli.wording import Parameter
 PositionKind = Literal["learned", "sinusoidal", "relative", "rotary"]
 JoinedKind = Literal["learned", "sinusoidal", "none"]
 KINDS: tuple[PositionKind, ...] = get_args(PositionKind)
-JOINED_KINDS: tuple[JoinedKind, ...] = get_args(JoinedKind)
+JOINED_KINDS: Strings = get_args(JoinedKind)
 DEFAULT_KIND: Final = "learned"
 NO_POSITIONS: Final = "none"
 # Papers have other names for kinds.

@@ -8,9 +8,11 @@ first half of the columns, then the cosines.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
+from embcli.layer import RowsOf
 from embcli.names import DEFAULT_THETA, Similarity
 from embcli.positions.kind import (
     PositionMatrix,
@@ -29,7 +31,9 @@ def sinusoidal(
     formula = "Columns 2i, 2i + 1: sine, cosine of p · 10,000^(-2i/D); added to the token row."
     meaning = "They depend only on the distance: equal along each diagonal."
     note = "Rounded from float64: cos(0.01) is 1.0000; torch's float32 prints 0.9999."
+    rows: RowsOf = partial(waves, dim)
     if model_step is not None:
+        rows = partial(sinusoids, model_step, dim)
         formula = (
             "The model's own formula: sines in the first half of the columns, "
             "cosines in the second; added to the token row."
@@ -37,11 +41,6 @@ def sinusoidal(
         note = ""
     elif dim % 2:
         meaning = "D is odd: the last sine has no cosine, so the diagonals are not equal."
-
-    def rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, D)
-        if model_step is not None:
-            return sinusoids(model_step, dim, positions)
-        return waves(dim, positions)
 
     # A page rounds the numbers of the formula once, data have them in float32.
     table = PositionMatrix("position", lambda positions: rows(positions)[:, columns], columns)

@@ -14,7 +14,7 @@ import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import Notes
-from embcli.layer import Layer, Layers, Origin
+from embcli.layer import Layer, Layers, Origin, Wanted
 from embcli.names import MatrixShape
 from embcli.seeded_layers.build import Build, load_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
@@ -78,8 +78,7 @@ class SeededSource:
     def shape(self, name: str) -> MatrixShape | None:
         return self.seeded.shapes.get(name)
 
-    def open(self, wanted: Mapping[str, np.ndarray | None], notes: Notes | None = None) -> Layers:
-        remarks = notes or Notes()
+    def open(self, wanted: Wanted, notes: Notes) -> Layers:
         layers = {}
         build: Mapping[str, str] = {}
         for name, ids in wanted.items():
@@ -87,7 +86,7 @@ class SeededSource:
             if ids is not None and not ids.size:  # Nobody sees a row.
                 layer = KeptLayer(np.broadcast_to(np.float32(0), self.seeded.shapes[name]))
             else:
-                layer = self._kept(name) or self._drawn(name, ids, remarks)
+                layer = self._kept(name) or self._drawn(name, ids, notes)
             layers[name] = layer
             build = build or layer.build
         shapes = {name: layer.shape for name, layer in layers.items()}

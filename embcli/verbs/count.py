@@ -22,7 +22,7 @@ from embcli.atomic import opened_files
 from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, whole_number
 from embcli.names import DEFAULT_ENCODING, LONGEST_TEXT, __version__
-from embcli.records import FieldType, Names, NumbersBy, Piece, Records
+from embcli.records import FieldTypes, Names, NumbersBy, Piece, Records
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.text import original_bytes
@@ -221,7 +221,7 @@ class Counts(Result, verb="count"):
         return [*islice(remaining, _END), *deque(remaining, _END)]
 
     def _records(self) -> Records:
-        fields: dict[str, FieldType] = {"file": str}
+        fields: FieldTypes = {"file": str}
         if self.counting.lines:
             fields["line"] = int
         fields |= {"tokens": NumbersBy(self.encodings), "characters": int, "bytes": int}

@@ -23,7 +23,7 @@ from embcli.records import (
     ArraySpec,
     Columns,
     Document,
-    FieldType,
+    FieldTypes,
     Names,
     Records,
     in_pieces,
@@ -69,7 +69,7 @@ class WeightMatrix(Result, verb="weights"):
         return self.layer.rows(ids)[:, self.columns]
 
     def _records(self) -> Records:
-        fields: dict[str, FieldType] = {"id": int}
+        fields: FieldTypes = {"id": int}
         if self.encoding:
             fields["token"] = str
         count = len(self.ids)

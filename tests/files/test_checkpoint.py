@@ -58,10 +58,10 @@ def test_the_matrices_of_each_family_are_found(token, position, other, shape):
 
     source = opened(tensors)
 
-    assert_rows(source.open({"token": None})["token"], matrix(50, 7))
+    assert_rows(source.open({"token": None}, Notes())["token"], matrix(50, 7))
     assert tensor_name(source, "position") == position
     if position:
-        assert_rows(source.open({"position": None})["position"], matrix(12, 7, seed=2))
+        assert_rows(source.open({"position": None}, Notes())["position"], matrix(12, 7, seed=2))
 
 
 def test_a_name_is_matched_as_a_whole():
@@ -174,7 +174,7 @@ def test_several_position_matrices_are_an_error_only_where_one_is_asked_for():
         "model.b.embed_positions.weight": matrix(seed=3),
     }
     source = opened(tensors)
-    assert_rows(source.open({"token": None})["token"], matrix())
+    assert_rows(source.open({"token": None}, Notes())["token"], matrix())
     with pytest.raises(InputError, match="several tensors could be the position matrix"):
         source.shape("position")
 
@@ -189,7 +189,7 @@ def test_of_an_encoder_s_and_a_decoder_s_matrix_the_encoder_s_counts(config, par
         "model.decoder.embed_positions.weight": matrix(seed=3),
     }
     source = opened(tensors, config)
-    assert_rows(source.open({"position": None})["position"], matrix(seed=2))
+    assert_rows(source.open({"position": None}, Notes())["position"], matrix(seed=2))
     assert source.roles.part == part
 
 
@@ -202,7 +202,7 @@ def test_a_layer_that_is_not_there_is_none_and_cannot_be_opened(role):
     source = opened({"wte": matrix()})
     assert source.shape(role) is None
     with pytest.raises(InputError, match="it has no"):
-        source.open({role: None})
+        source.open({role: None}, Notes())
 
 
 def test_a_head_that_is_not_there_is_refused():
@@ -210,7 +210,7 @@ def test_a_head_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="it has no output head"):
         source.shape("head")
     with pytest.raises(InputError, match="it has no output head"):
-        source.open({"head": None})
+        source.open({"head": None}, Notes())
 
 
 # --- positions ------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ OF_OPT = "model.decoder.embed_positions.weight"
 @cases
 def test_position_0_is_the_row_that_the_model_picks_for_it(name, rows, config, first):
     source = opened({"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)}, config)
-    layers = source.open({"position": None})
+    layers = source.open({"position": None}, Notes())
     assert_rows(layers["position"], matrix(rows, 7, seed=2)[first:])
     assert layers.origin.first_position == first
     assert "first_position" not in source.reasons
@@ -234,7 +234,7 @@ def test_position_0_is_the_row_that_the_model_picks_for_it(name, rows, config, f
 )
 def test_position_0_is_guessed_by_a_name_or_a_size_and_that_is_said(name, rows, reason):
     source = opened({"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)})
-    layers = source.open({"position": None})
+    layers = source.open({"position": None}, Notes())
     assert_rows(layers["position"], matrix(rows, 7, seed=2)[2:])
     assert reason in source.reasons["first_position"]
 
@@ -351,7 +351,9 @@ def test_the_names_that_save_model_drops_are_names_of_the_tensor(token):
     model["out_head"].weight = model[token].weight
     save_model(model, "model.safetensors")
     source = Checkpoint("model.safetensors")
-    assert_rows(source.open({"token": None})["token"], model[token].weight.detach().numpy())
+    assert_rows(
+        source.open({"token": None}, Notes())["token"], model[token].weight.detach().numpy()
+    )
     assert source.head.relation == "same"
     assert len({tensor.stored_at for tensor in source.tensors.values()}) == 1
     assert len(source.tensors) == 2

@@ -348,6 +348,7 @@ LARGE = r"""
 import json, re, sys, time
 from pathlib import Path
 import numpy as np
+from embcli.errors import Notes
 from embcli.files.checkpoint import Checkpoint
 import embcli.files.safetensors
 
@@ -358,7 +359,7 @@ before = peak()
 start = time.perf_counter()
 source = Checkpoint(sys.argv[1])
 ids = np.array([0, 7, 599_999, 7], np.uint32)
-rows = source.open({"token": None})["token"].rows(ids)
+rows = source.open({"token": None}, Notes())["token"].rows(ids)
 slow = ("torch", "gguf", "safetensors", "jsonschema", "tokenizers")
 print(json.dumps({
     "first": rows[:, 0].tolist(),

@@ -25,6 +25,7 @@ from embcli.encodings.encoding import (
 from embcli.encodings.gguf.header import GgufHeader, read_header
 from embcli.encodings.merging import (
     Derivation,
+    Ids,
     Pair,
     ToBytes,
     byte_level_to_bytes,
@@ -134,7 +135,7 @@ class GgufEncoding(VocabularyEncoding):
         return b" ".join(tokens).replace(b" ##", b"")
 
     @cached_property
-    def _ids(self) -> dict[bytes, int]:
+    def _ids(self) -> Ids:
         return {word: token_id for token_id, word in enumerate(self.words)}
 
     @cached_property

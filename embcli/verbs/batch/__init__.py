@@ -20,7 +20,7 @@ from embcli.records import (
     ArraySpec,
     Columns,
     Document,
-    FieldType,
+    FieldTypes,
     Names,
     Records,
     in_pieces,
@@ -135,7 +135,7 @@ class Batches(Result, verb="batch"):
     def _cells(self, run: Document) -> Records:
         """Return a row for each position of these samples: the input and the target."""
         numbers = ("batch", "sample", "position", "input", "target")
-        fields: dict[str, FieldType] = dict.fromkeys(numbers, int)
+        fields: FieldTypes = dict.fromkeys(numbers, int)
         if self.tokens.encoding is not None:
             fields |= dict.fromkeys(("input_token", "target_token"), str)
         rows = len(self._places) * self.windows.max_length

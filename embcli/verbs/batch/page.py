@@ -130,25 +130,25 @@ def _table_of_ids(batches: Batches, width: int, few_samples: int) -> RenderResul
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
     ids = batches.ids(samples)  # (n, T + 1)
-    length = batches.windows.max_length
     labels = _sample_labels(batches, excerpt.places)
     missing = [omission(excerpt, "row")]
 
     values = [Values(ids[:, :-1], "inputs"), Values(ids[:, 1:], "targets")]
-    table = Matrix(labels, values, np.arange(length), excerpt.gaps, column="position")
+    columns = np.arange(batches.windows.max_length)
+    table = Matrix(labels, values, columns, excerpt.gaps, column="position")
     below: RenderResult = ()
     if batches.tokens.encoding is not None:
         whole, short = ([*labels, Label("tokens", words, "left")] for words in _words(batches, ids))
+        below = (Hint(("draw",)),)
         if replace(table, labels=whole).fits(width):
             table = replace(table, labels=whole)
+            below = ()
         elif len(samples) <= few_samples and least_width(whole, 0) <= width:
             below = ("", ruled(whole))
         elif replace(table, labels=short).fits(width):
             table = replace(table, labels=short)
-            below = (Hint(("draw",)),)
         else:
             missing.append("the tokens")
-            below = (Hint(("draw",)),)
 
     yield replace(table, rows_left_out=" and ".join(filter(None, missing)))
     yield from below

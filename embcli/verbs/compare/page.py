@@ -42,11 +42,24 @@ from embcli.page.table import GAP
 from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
-from embcli.verbs.compare.pair import Gradient, Pair, Verdict
+from embcli.verbs.compare.pair import Gradient, Pair, Verdict, VerdictKind
 from embcli.wording import counted, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, tokens of a drawing, and IDs in one line
+# Why outputs are the same or differ, by the kind of the most serious difference.
+_REASONS: dict[VerdictKind, str] = {
+    "identical": "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID.",
+    "zero sign": (
+        "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0."
+    ),
+    "nan bits": "Both are NaN there; only the bits of the NaN differ.",
+    "value": "The sum of linear was rounded.",
+    "nan": (
+        "Another row of the weight has NaN or infinity in column {column}: embedding reads "
+        "only the row of the ID, linear multiplies all others by 0, which makes NaN of either."
+    ),
+}
 
 
 def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -198,12 +211,11 @@ def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
         places = excerpt.places
         pair = Pair(comparison.embedding[places], comparison.linear[places])
         labels = token_labels(comparison.tokens, places)
-        missing = omission(excerpt, "row")
+        left_out = omission(excerpt, "row")
         table = _pair_table(
-            comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=missing
+            comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=left_out
         )
-        is_side_by_side = len(table.blocks) == 2
-        if is_side_by_side:
+        if len(table.blocks) == 2:  # They are side by side.
             break
     return table
 
@@ -271,28 +283,13 @@ def _explanation(comparison: Comparison) -> RenderResult:
     verdict = comparison.verdict
     if verdict.place is None:
         if verdict.values and comparison.gradient is None:
-            yield safe_text(
-                "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID."
-            )
+            yield safe_text(_REASONS[verdict.kind])
         return
     row, column = verdict.place
     token_id = int(comparison.tokens.ids[row])
     both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
     yield safe_text(f"At token {row} (ID {token_id}), column {column}: {both}.")
-    why = "The sum of linear was rounded."
-    if verdict.kind == "nan bits":
-        why = "Both are NaN there; only the bits of the NaN differ."
-    elif verdict.kind == "zero sign":
-        why = (
-            "As numbers they are equal; only the sign of a zero differs, "
-            "as the sum of -0 and +0 is +0."
-        )
-    elif verdict.kind == "nan":
-        why = (
-            f"Another row of the weight has NaN or infinity in column {column}: embedding reads "
-            "only the row of the ID, linear multiplies all others by 0, which makes NaN of either."
-        )
-    yield safe_text(why)
+    yield safe_text(_REASONS[verdict.kind].format(column=column))
 
 
 def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from embcli.errors import (
 from embcli.layer import Layer, Layers, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, Shape, Strings, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
-from embcli.records import Document, FieldType, Records, listed
+from embcli.records import Document, Records, TypedValues, listed
 from embcli.result import Result
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.diff.converted import Converted
@@ -138,7 +138,7 @@ class Diff(Result, verb="diff"):
         base_rows, tuned_rows = self.matching.pairs
         removed = base.alone.tolist()
         added = tuned.alone.tolist()
-        columns: dict[str, tuple[FieldType, Any]] = {
+        columns: dict[str, TypedValues] = {
             "base_id": (int, [*base_rows.tolist(), *removed, *[None] * len(added)]),
             "tuned_id": (int, [*tuned_rows.tolist(), *[None] * len(removed), *added]),
         }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from embcli.errors import InputError, Notes
-from embcli.names import Strings, __version__
+from embcli.names import MatrixShape, Strings, __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
@@ -201,7 +201,7 @@ class LocalModel(NamedTuple):
 
     name: str  # by which it is opened
     format: str
-    shape: tuple[int, int] | None  # (V, D); None if its token matrix is not known
+    shape: MatrixShape | None  # (V, D); None if its token matrix is not known
     size: int  # in bytes
 
 

@@ -15,13 +15,11 @@ from embcli.binary import quoted
 from embcli.errors import InputError, Notes, RangeError, WrongTypeError, whole_number
 from embcli.layer import Source
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
-from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, in_words
+from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, Steps, in_words
 from embcli.records import Names
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, hint_at_token, id_in_words
 from embcli.wording import Sentence, counted
-
-Steps = tuple[RecipeStep, ...]
 
 
 class Plan(NamedTuple):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from embcli.encodings.merging import Derivation, DerivationStep
 from embcli.errors import InputError
 from embcli.opened import Opened, TextOrIds
-from embcli.records import Records, listed, run_of
+from embcli.records import FieldTypes, Records, TypedValues, listed, run_of
 from embcli.result import Result
 from embcli.tokens import Tokens, token_text
 
@@ -26,7 +26,7 @@ class StepRow(NamedTuple):
     step: DerivationStep
 
 
-_FIELDS = {
+_FIELDS: FieldTypes = {
     "piece": int,
     "step": int,
     "left": str,
@@ -61,7 +61,7 @@ class Merges(Result, verb="merges"):
         return rows
 
     @cached_property
-    def fields(self) -> dict[str, tuple[type, list[Any]]]:
+    def fields(self) -> dict[str, TypedValues]:
         """The fields of the steps, by name: their type, and the value of each step.
 
         Only fields that this kind of encoding has are among them.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from embcli.layer import Layer, Origin, shape_of
 from embcli.names import METRICS, Metric, TokenLayer
 from embcli.numerics.search import Search, nearest
 from embcli.opened import Opened, TextOrIds, remark_scaled
-from embcli.records import FieldType, Records, listed, run_of
+from embcli.records import Records, TypedValues, listed, run_of
 from embcli.result import Result
 from embcli.selection import Selection
 from embcli.tokens import chosen_rows, token_text, tokens_of
@@ -85,7 +85,7 @@ class Neighbors(Result, verb="neighbors"):
         lengths = [len(ranking.ids) for ranking in self.search.rankings]
         ranks = [np.arange(1, length + 1) for length in lengths]
         ids = self.ids
-        columns: dict[str, tuple[FieldType, Any]] = {
+        columns: dict[str, TypedValues] = {
             "query": (int, np.repeat(np.arange(len(lengths)), lengths)),
             "rank": (int, np.concatenate(ranks)),
             "id": (int, ids),

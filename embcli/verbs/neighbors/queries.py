@@ -23,13 +23,15 @@ from embcli.text import parse_ids
 from embcli.tokens import Tokens, check_ids
 from embcli.wording import Parameter, Sentence
 
+Terms = tuple[np.ndarray, ...]  # the IDs of each term, (n,) int64
+
 
 class Query(NamedTuple):
     """The mean of some rows, with the means of other rows added and subtracted, or a vector."""
 
     ids: np.ndarray  # (n,) int64
-    plus: tuple[np.ndarray, ...] = ()  # the IDs of each term, (n,) int64
-    minus: tuple[np.ndarray, ...] = ()
+    plus: Terms = ()
+    minus: Terms = ()
     vector: np.ndarray | None = None  # (D,) float32, instead of IDs
 
     @property
@@ -76,9 +78,7 @@ def queries_of_tokens(
     return [Query(ids, added, subtracted) for ids in sequences]
 
 
-def _terms(
-    parameter: str, texts: Sequence[str], tokens: Tokens, rows: int
-) -> tuple[np.ndarray, ...]:
+def _terms(parameter: str, texts: Sequence[str], tokens: Tokens, rows: int) -> Terms:
     """Return the IDs of each term that a parameter adds or subtracts, (n,) each."""
     texts = (texts,) if isinstance(texts, str) else texts
     encode = parse_ids
