@@ -17,7 +17,7 @@ import embcli
 from embcli.seeded_layers.seeded import Seeded
 from embcli.verbs.diff import Diff
 from tests import transcripts
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.files.made import safetensors_bytes, save_words, written
 from tests.oracles import live
 from tests.transcripts import document_of, on_a_small_screen, refused, session
@@ -253,16 +253,6 @@ def test_very_large_and_very_small_rows_have_distances():
 # --- vocabularies ---------------------------------------------------------------------------------
 
 
-STATES = [
-    (0, 2, "a", "changed"),
-    (1, 3, "b", "equal"),
-    (3, 0, "d", "equal"),
-    (2, None, "c", "removed"),
-    (4, None, None, "removed"),
-    (None, 1, "new", "added"),
-]
-
-
 def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process):
     """BASE has a row of padding, too."""
     matrix = vectors(6)
@@ -275,8 +265,8 @@ def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process):
 
     rows = document["rows"]
     assert document["diff"]["matched_by"] == "token"
-    states = [(row["base_id"], row["tuned_id"], row["token"], row["state"]) for row in rows]
-    assert states == STATES
+    states = [[row["base_id"], row["tuned_id"], row["token"], row["state"]] for row in rows]
+    assert states == data(__name__)["states"]
     assert rows[0]["l2_distance"] == pytest.approx(2, rel=1e-6)
     expected = turn(matrix[0].tolist(), moved[2].tolist())
     assert rows[0]["cosine_distance"] == pytest.approx(expected, rel=1e-11)

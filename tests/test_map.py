@@ -34,16 +34,7 @@ def test_components_are_eigenvectors_of_the_covariance(rows, dim, seed):
     np.testing.assert_allclose(shares, variances[[-1, -2]] / variances.sum(), atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("rows", "points", "shares"),
-    [
-        ([[3, 4]], [[0, 0]], [0, 0]),
-        ([[0, 0], [3, 4]], [[-2.5, 0], [2.5, 0]], [1, 0]),
-        ([[0.1, 0.7]] * 3, [[0, 0]] * 3, [0, 0]),
-        ([[2], [0], [1]], [[1, 0], [-1, 0], [0, 0]], [1, 0]),
-        ([[1, 0], [-1, 0], [0, 1], [0, -1]], None, [0.5, 0.5]),
-    ],
-)
+@cases
 def test_one_row_two_and_equal_rows_have_a_map(rows, points, shares):
     found_points, found_shares = principal_map(np.array(rows))
 

@@ -21,35 +21,18 @@ import pytest
 from rich.cells import cell_len
 from safetensors.numpy import save_file
 
+from tests.cases import data
 from tests.files.made import save_words
 from tests.runners import InProcess
 from tests.snapshots import PAGES, with_styles
 
+DATA = data(__name__)
 TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80", "LINES": "24"}
 FORMATS = {"page.svg": "svg", "page.html": "html", "page.md": "markdown"}
 VIEWS = ("terminal.txt", "pipe.txt", *FORMATS)
 
 # A page of each kind. `base` and `tuned` are models that a fixture writes.
-COMMANDS = {
-    "tokenize": "tokenize 'Every effort moves you… 👋'",
-    "tokenizers": "tokenize 'Every effort… 👋' --encoding gpt2,o200k_base",
-    "merges": "tokenize strawberry --merges",
-    "count": "count texts --recursive --encoding gpt2,o200k_base",
-    "decode": "decode 6109 3626 6100 345",
-    "weights": "weights --vocab 6 --dim 3",
-    "lookup": "lookup 'Every effort moves you' --dim 4",
-    "compare": "compare",
-    "batch": "batch 'Every effort moves you forward' --batch-size 1",
-    "positions": "positions sinusoidal --context-length 6 --dim 4",
-    "similarity": "positions sinusoidal --similarity --context-length 6 --dim 4",
-    "neighbors": "neighbors --ids 3 --from base",
-    "audit": "audit base",
-    "diff": "diff base tuned",
-    "info": "info base",
-    "tour": "tour --steps 6",
-    "explain": "explain one-hot",
-    "cache": "cache",
-}
+COMMANDS = DATA["commands"]
 PAGES_WITHOUT_FORMATS = ("decode", "tour")
 CASES = [
     (kind, view)
@@ -58,52 +41,10 @@ CASES = [
 ]
 
 # Pages that options change, in a pipe of 80 columns.
-FURTHER = {
-    "compare/wide.txt": "compare --width 120",
-    "compare/shared-weight-and-gradients.txt": (
-        "compare --ids 1,2 --vocab 3 --dim 3 --show shared --draw --learning-rate 0.5"
-    ),
-    "compare/many-rows.txt": (
-        "compare --ids 5,999 --vocab 1000 --dim 20 --show one-hot --draw --width 60"
-    ),
-    "tokenize/bare.txt": "tokenize 'Every effort moves you… 👋' --bare",
-    "merges/bare.txt": "tokenize 'This is it' --merges --bare",
-    "merges/table.txt": "tokenize 'Akwirw ier Every' --merges --no-draw",
-    "weights/bare.txt": "weights --vocab 6 --dim 3 --bare",
-    "lookup/bare-heat.txt": "lookup --ids 2,3 --vocab 6 --dim 3 --heat --bare",
-    "batch/bare.txt": "batch 'Every effort moves you forward' --batch-size 1 --bare",
-    "positions/bare.txt": "positions sinusoidal --context-length 6 --dim 4 --bare",
-    "audit/bare.txt": "audit base --bare",
-    "lookup/trace.txt": "lookup 'Every effort moves you' --dim 4 --trace 0",
-    "similarity/heat.txt": (
-        "positions sinusoidal --context-length 16 --dim 16 --similarity --heat"
-    ),
-    "neighbors/untrained.txt": "neighbors --ids 2 --vocab 6 --dim 3",
-    "audit/equal-rows-and-a-candidate.txt": "audit own.npy",
-    "diff/of-arrays.txt": "diff own.npy tuned.npy",
-}
+FURTHER = DATA["further"]
 
 # Pages whose pictures are held against their tables.
-TEXT = "'Every effort moves you… 👋 日本語 <b> [i]'"
-PICTURED = (
-    f"tokenize {TEXT}",
-    f"tokenize {TEXT} --encoding gpt2,o200k_base",
-    "tokenize 'This is it' --merges",
-    "count texts --recursive --lines",
-    "weights --vocab 10 --dim 40",
-    f"lookup {TEXT} --dim 40",
-    "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",
-    "compare --ids 2,3,1 --show shared,cost --draw --gradient",
-    "batch --ids 1,2,3,4,5,6 --vocab 60 --dim 40 --batch-size 1 --draw",
-    "positions relative --context-length 6 --vocab 60 --dim 40",
-    "positions sinusoidal --similarity",
-    "neighbors --ids 3 --from base",
-    "audit base",
-    "diff base tuned",
-    "info base",
-    "cache",
-    "explain matrices",
-)
+PICTURED = DATA["pictured"]
 FOREIGN = re.compile(r"font-face|<script|https?://(?!www\.w3\.org)")
 
 TEXTS = {
@@ -249,7 +190,7 @@ def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outsid
 def test_every_kept_page_is_named_by_a_test():
     """A page has its name in a test, or one that a test makes, with some part in braces."""
     tests = Path(__file__).parent
-    source = "\n".join(path.read_text() for path in tests.rglob("*.py"))
+    source = "\n".join([*FURTHER, *(path.read_text() for path in tests.rglob("*.py"))])
     words = {*re.findall(r"[\w.-]+", source), *re.findall(r"[\w-]+", source)}
     made_names = re.findall(r'snapshot\(f"(\w[^"]*)"', source)
     patterns = [re.sub(r"\\\{.*?\\\}", ".*", re.escape(name)) for name in made_names]

@@ -17,6 +17,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.text import Sequences, encode_sequences
 from embcli.tokens import Tokens
+from tests.cases import cases, data
 from tests.files.made import numbered
 from tests.oracles import assert_same_bits
 
@@ -184,25 +185,7 @@ def outside(path: Path) -> Path:
 
 
 # Settings of tokenizer_config.json that lead transformers out of the folder.
-LEADING_OUT: dict[str, dict[str, Any]] = {
-    "fast_tokenizer_files": {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "fast_tokenizer_files": ["../outside/tokenizer.1.0.json"],
-    },
-    "vocab and merges": {
-        "tokenizer_class": "GPT2Tokenizer",
-        "vocab": "{outside}/vocab.json",
-        "merges": "{outside}/merges.txt",
-    },
-    "init_inputs": {
-        "tokenizer_class": "BertTokenizer",
-        "init_inputs": ["{outside}/vocab.txt"],
-    },
-    "vocab_file": {
-        "tokenizer_class": "GemmaTokenizer",
-        "vocab_file": "{outside}/tokenizer.model",
-    },
-}
+LEADING_OUT = data(__name__)["leading_out"]
 
 
 @pytest.mark.parametrize("has_tokenizer", [False, True])
@@ -224,22 +207,12 @@ def test_no_configuration_leads_out_of_its_folder(way, has_tokenizer, tmp_path):
     assert CANARY.encode() not in tokens
 
 
-@pytest.mark.parametrize(
-    ("tokenizer_class", "content"),
-    [
-        ("BertTokenizer", {}),
-        ("GPT2Tokenizer", {}),
-        ("XLMRobertaTokenizer", {}),
-        ("BertTokenizer", {"vocab.json": b'{"the": 0}'}),
-        ("LlamaTokenizer", {"tokenizer.model": b""}),
-        ("LlamaTokenizer", {"tokenizer.model.v3": b"another version"}),
-    ],
-)
+@cases
 def test_no_vocabulary_is_made_up(tokenizer_class, content, tmp_path):
     """Without a file that it reads, transformers makes a vocabulary of the special tokens."""
     (tmp_path / "tokenizer_config.json").write_bytes(json_of({"tokenizer_class": tokenizer_class}))
-    for name, data in content.items():
-        (tmp_path / name).write_bytes(data)
+    for name, text in content.items():
+        (tmp_path / name).write_text(text)
     assert len(opened(tmp_path)) < 8
     with pytest.raises(InputError):
         encodings.get(str(tmp_path)).encode("the cat")
