@@ -282,7 +282,7 @@ def test_16_bit_numbers_with_the_name_of_the_other_dtype_are_a_finding(name, sto
     assert not found.is_sound
 
 
-@pytest.mark.parametrize("columns", [[], [5], [0, 3, 15]])
+@cases
 def test_columns_with_one_value_in_all_used_rows_are_a_finding(in_process, columns):
     """Unused, zero and broken rows have others; numpy finds the same columns."""
     matrix = trained()

@@ -253,9 +253,6 @@ def test_very_large_and_very_small_rows_have_distances():
 # --- vocabularies ---------------------------------------------------------------------------------
 
 
-STATES = data(__name__)["states"]
-
-
 def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process):
     """BASE has a row of padding, too."""
     matrix = vectors(6)
@@ -269,7 +266,7 @@ def test_other_vocabularies_are_matched_by_the_bytes_of_tokens(in_process):
     rows = document["rows"]
     assert document["diff"]["matched_by"] == "token"
     states = [[row["base_id"], row["tuned_id"], row["token"], row["state"]] for row in rows]
-    assert states == STATES
+    assert states == data(__name__)["states"]
     assert rows[0]["l2_distance"] == pytest.approx(2, rel=1e-6)
     expected = turn(matrix[0].tolist(), moved[2].tolist())
     assert rows[0]["cosine_distance"] == pytest.approx(expected, rel=1e-11)

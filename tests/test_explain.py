@@ -202,14 +202,7 @@ def test_completion_offers_the_words(in_process):
 # --- pages and data -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        *("npy", "stride", "gradient", "changed", "compare", "pairing"),
-        *("WordPiece", "hidden", "recipe", "Python", "BOS", "encoding", "C", "rotary"),
-        *("parameter", "step", "sample", "dropped", "left-out", "questions"),
-    ],
-)
+@cases
 def test_a_word_is_explained(word, in_process, snapshot):
     page = in_process.ok("explain", word, "--width", "80").text
     snapshot(f"explain/{word}.txt", page)

@@ -144,12 +144,7 @@ async def test_colours_beyond_the_scale_are_those_of_its_ends(monkeypatch, tmp_p
         assert lines(app)[2].split("│")[1].strip() == "." * 36
 
 
-SCREENS = [
-    ("matrix", ["j", "right"]),
-    ("by norm", ["s"]),
-    ("row", ["enter"]),
-    ("find", ["escape", "slash", "H", "i"]),
-]
+SCREENS = data(__name__)["screens"]
 
 
 def words_file(folder: Path) -> Path:

@@ -113,7 +113,7 @@ def test_other_tensors_are_finite_and_not_zero_where_their_like_are_not(name, va
     assert all(name in finding.text for finding in audit.findings if finding.level != "remark")
 
 
-@pytest.mark.parametrize(("changed", "verdict"), [(0, ("equal",)), (1, ())])
+@cases
 def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
     for layer in range(2):
@@ -122,7 +122,7 @@ def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
         tensors[f"norms.{layer}.weight"] = np.ones(8, np.float32)
     tensors["layers.1.up.weight"][0, 0] *= 1 + changed / 1000
     save_file(tensors, "m/model.safetensors")
-    assert audited().kinds("finding") == verdict
+    assert [*audited().kinds("finding")] == verdict
 
 
 @pytest.mark.parametrize(("rows", "level"), [(np.ones(16, int), "alarm"), (range(16), "finding")])
@@ -141,11 +141,11 @@ def test_a_weight_with_a_block_of_zeros_is_a_finding(place):
     assert ("zero" in audited().kinds("finding")) == (place != np.s_[9, 9])
 
 
-@pytest.mark.parametrize(("dtype", "verdict"), [("float16", ("non-finite",)), ("bfloat16", ())])
+@cases
 def test_all_tensors_are_finite_in_the_dtype_of_config_json(dtype, verdict):
     save_file({"wte.weight": vectors(1), "up.weight": 1e5 * vectors(2)}, "m/model.safetensors")
     write_json("config.json", **config(dtype=dtype))
-    assert audited().broken == verdict
+    assert [*audited().broken] == verdict
 
 
 @cases

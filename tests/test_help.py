@@ -6,7 +6,6 @@ The pages of help stand in tests/pages/VERB/help.txt.
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import shlex
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from embcli.cli import app, options
+from embcli.cli import options
 from embcli.cli.app import command_line
 from embcli.wording import load_facts
 from tests.cases import data
@@ -112,16 +111,6 @@ def test_sentences_name_parameters_that_there_are():
                     assert named - {each.arg for each in values} <= known, (path, template)
                 case ast.Call(ast.Name(checks), [ast.Constant(name), *_]) if checks in CHECKS:
                     assert name in known, (path, name)
-
-
-@pytest.mark.parametrize("verb", app.COMMANDS)
-def test_a_command_passes_on_each_option_of_its_text(verb):
-    function = app.COMMANDS[verb][0].function
-    given = inspect.signature(function).parameters.get("given")
-    if given is not None:
-        options_of_text = {flag.name for flag in given.annotation.flags()}
-        for name in options_of_text - {"text", "file", "ids"}:
-            assert f"given.{name}" in inspect.getsource(function), name
 
 
 # --- the examples ---------------------------------------------------------------------------------

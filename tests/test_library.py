@@ -277,13 +277,13 @@ def test_rows_are_asked_for_as_of_a_sequence(key, files):
     assert np.array_equal(embcli.open("model.safetensors")[key], MATRIX[key])
 
 
-@pytest.mark.parametrize("key", [40, -1, [1, 99]], ids=str)
+@cases
 def test_a_row_that_is_not_there_is_refused(key, files):
     with pytest.raises(embcli.InputError, match="has no row"):
         embcli.open("model.safetensors")[key]
 
 
-@pytest.mark.parametrize("key", [1.5, [[[1]]], [[1], [2, 3]], ["a", 1], None], ids=str)
+@cases
 def test_what_is_no_row_is_refused(key, files):
     with pytest.raises(embcli.InputError):
         embcli.open("model.safetensors")[key]

@@ -56,7 +56,7 @@ from embcli.page.colors import (
 from embcli.page.parts import CutPage
 from embcli.page.strips import Fit, strip
 from embcli.tokens import shown
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.readers import from_png
 
 TRUECOLOR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -324,12 +324,7 @@ def test_a_long_token_is_shortened_in_its_middle_and_escapes_are_whole_or_left_o
 
 # --- colours --------------------------------------------------------------------------------------
 
-BACKGROUNDS = {
-    "black": (0, 0, 0),
-    "white": (255, 255, 255),
-    "Solarized dark": (0, 43, 54),
-    "light": (253, 246, 227),
-}
+BACKGROUNDS = data(__name__)["backgrounds"]
 COLORS = {style.color for style in STYLES.values() if style.color is not None}
 
 

@@ -26,12 +26,13 @@ from tests.files.made import save_words
 from tests.runners import InProcess
 from tests.snapshots import PAGES, with_styles
 
+DATA = data(__name__)
 TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80", "LINES": "24"}
 FORMATS = {"page.svg": "svg", "page.html": "html", "page.md": "markdown"}
 VIEWS = ("terminal.txt", "pipe.txt", *FORMATS)
 
 # A page of each kind. `base` and `tuned` are models that a fixture writes.
-COMMANDS = data(__name__)["commands"]
+COMMANDS = DATA["commands"]
 PAGES_WITHOUT_FORMATS = ("decode", "tour")
 CASES = [
     (kind, view)
@@ -40,29 +41,10 @@ CASES = [
 ]
 
 # Pages that options change, in a pipe of 80 columns.
-FURTHER = data(__name__)["further"]
+FURTHER = DATA["further"]
 
 # Pages whose pictures are held against their tables.
-TEXT = "'Every effort moves you… 👋 日本語 <b> [i]'"
-PICTURED = (
-    f"tokenize {TEXT}",
-    f"tokenize {TEXT} --encoding gpt2,o200k_base",
-    "tokenize 'This is it' --merges",
-    "count texts --recursive --lines",
-    "weights --vocab 10 --dim 40",
-    f"lookup {TEXT} --dim 40",
-    "lookup --ids 2,3,5,1 --vocab 60 --dim 40 --trace 0 --draw",
-    "compare --ids 2,3,1 --show shared,cost --draw --gradient",
-    "batch --ids 1,2,3,4,5,6 --vocab 60 --dim 40 --batch-size 1 --draw",
-    "positions relative --context-length 6 --vocab 60 --dim 40",
-    "positions sinusoidal --similarity",
-    "neighbors --ids 3 --from base",
-    "audit base",
-    "diff base tuned",
-    "info base",
-    "cache",
-    "explain matrices",
-)
+PICTURED = DATA["pictured"]
 FOREIGN = re.compile(r"font-face|<script|https?://(?!www\.w3\.org)")
 
 TEXTS = {
@@ -208,8 +190,7 @@ def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outsid
 def test_every_kept_page_is_named_by_a_test():
     """A page has its name in a test, or one that a test makes, with some part in braces."""
     tests = Path(__file__).parent
-    source = "\n".join(path.read_text() for path in tests.rglob("*.py"))
-    source += " ".join(FURTHER)
+    source = "\n".join([*FURTHER, *(path.read_text() for path in tests.rglob("*.py"))])
     words = {*re.findall(r"[\w.-]+", source), *re.findall(r"[\w-]+", source)}
     made_names = re.findall(r'snapshot\(f"(\w[^"]*)"', source)
     patterns = [re.sub(r"\\\{.*?\\\}", ".*", re.escape(name)) for name in made_names]

@@ -221,8 +221,7 @@ def ids(folder: str, text: str, special: bool) -> Facts:
     made = _tokenizer(folder)
     if special:
         return {"ids": made(text).input_ids}
-    encoded = made(text, add_special_tokens=False, split_special_tokens=True)
-    return {"ids": encoded.input_ids}
+    return {"ids": made(text, add_special_tokens=False, split_special_tokens=True).input_ids}
 
 
 def text(folder: str, ids: list[int]) -> Facts:
@@ -252,8 +251,7 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     facts["name"] = kind.__name__
     stored = {}
     for name, (dtype, shape) in tensors.items():
-        known_dtype = getattr(torch, dtype, torch.float32)
-        stored[name] = torch.empty(shape, dtype=known_dtype, device="meta")
+        stored[name] = torch.empty(shape, dtype=getattr(torch, dtype, torch.float32), device="meta")
     try:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False

@@ -40,10 +40,8 @@ def kept_answer(
     reason = why_not()
     if reason:
         raise NotAskedError(reason)
-    child = Path(__file__).with_name("child.py")
-    digest = sha256(child.read_bytes())
-    versions = " ".join(_installed())
-    digest.update(versions.encode())
+    digest = sha256(Path(__file__).with_name("child.py").read_bytes())
+    digest.update(" ".join(_installed()).encode())
     for data in described:
         digest.update(f" {len(data)} ".encode())
         digest.update(data)
@@ -67,8 +65,7 @@ def kept_answer(
 
 @lru_cache(4)
 def _parsed(made: Callable[..., Made], data: bytes) -> Made:
-    facts = facts_in(orjson.loads(data))
-    return made(**facts)
+    return made(**facts_in(orjson.loads(data)))
 
 
 def _installed() -> list[str]:

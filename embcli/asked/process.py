@@ -89,17 +89,17 @@ class _Child:
 
         # -I keeps the folder of the program, and what the environment adds, out of its modules.
         command = [sys.executable, "-I", str(Path(__file__).with_name("child.py"))]
-        settings = {
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        }
         self._process = subprocess.Popen(  # noqa: S603 - It is this Python, and a file of embcli.
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | settings,
+            env={
+                **os.environ,
+                "HF_HUB_OFFLINE": "1",
+                "OMP_NUM_THREADS": "1",
+                "TOKENIZERS_PARALLELISM": "false",
+            },
         )
         atexit.register(self.end)
         self._answers: Queue[bytes] = Queue()

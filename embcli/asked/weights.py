@@ -60,9 +60,13 @@ def facts_of(folder: Path, tensors: Mapping[str, TensorSize], notes: Notes) -> M
     `tensors` has the dtype and the shape of each tensor of its files, by name.
     """
     try:
-        config = (folder / "config.json").read_bytes()
-        described = [config, orjson.dumps(tensors)]
-        place = str(folder.absolute())
-        return kept_answer(ModelFacts, described, notes, "weights", folder=place, tensors=tensors)
+        return kept_answer(
+            ModelFacts,
+            [(folder / "config.json").read_bytes(), orjson.dumps(tensors)],
+            notes,
+            "weights",
+            folder=str(folder.absolute()),
+            tensors=tensors,
+        )
     except Exception as error:  # An audit goes on without an answer, whatever the reason.
         raise NotAskedError(str(error)) from None

@@ -109,8 +109,9 @@ class StrictCommand(_Helping, typer.core.TyperCommand):
         refuse_slips(words, self.get_params(context))
         extra_words = super().parse_args(context, words)
         if extra_words:
-            number = counted(len(extra_words), "argument")
-            context.fail(f"{number} too many: {' '.join(extra_words)}")
+            context.fail(
+                f"{counted(len(extra_words), 'argument')} too many: {' '.join(extra_words)}"
+            )
         return extra_words
 
 
@@ -129,12 +130,14 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
         context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},
     )
 
+    help = _HELP
+    without_command: Function = embcli
     if is_first:
-        app.callback(invoke_without_command=True, help=_FIRST_HELP)(first_screen)
+        help = _FIRST_HELP
+        without_command = first_screen
     elif called is not None:
-        app.callback(invoke_without_command=True)(_without_options)
-    else:
-        app.callback(invoke_without_command=True, help=_HELP)(embcli)
+        without_command = _without_options
+    app.callback(invoke_without_command=True, help=help)(without_command)
 
     for name, (each, settings) in COMMANDS.items():
         is_hidden = is_first and settings["rich_help_panel"] == "More"
@@ -164,26 +167,21 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
         cure = cure_of(error, words, command, command_line())
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {command}".rstrip()
-        hint = f"{cure} Try '{called} --help' for help."
-        raise InputError(message, hint.lstrip()) from None
+        raise InputError(message, f"{cure} Try '{called} --help' for help.".lstrip()) from None
     except MissingFileError as error:
         error.hint = cure_of_words("models", [error.model], first) or error.hint
         raise
 
 
-_Shell = Annotated[
-    names.Shell | None,
-    typer.Option(metavar="SHELL", help="Print the completion script for a shell."),
-]
-_ShellToInstall = Annotated[
-    names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.")
-]
-
-
 def embcli(
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
-    show_completion: _Shell = None,
-    install_completion: _ShellToInstall = None,
+    show_completion: Annotated[
+        names.Shell | None,
+        typer.Option(metavar="SHELL", help="Print the completion script for a shell."),
+    ] = None,
+    install_completion: Annotated[
+        names.Shell | None, typer.Option(metavar="SHELL", help="Install completion for a shell.")
+    ] = None,
 ) -> None:
     """Answer the options before a command."""
     from embcli.cli.completion import install, script
@@ -276,13 +274,11 @@ def batch(
     # all batches of the chapter's story, which is in the book's code, shuffled
     embcli batch --file the-verdict.txt --shuffle --all -o input.npy
     """
-    model = layers.opened()
-    sequences = given.read('embcli batch "Every effort moves you forward"')
     from embcli.verbs import batch as verb
 
     return verb.batch(
-        model,
-        sequences,
+        layers.opened(),
+        given.read('embcli batch "Every effort moves you forward"'),
         special=given.special,
         batch_size=batch_size,
         max_length=max_length,
@@ -325,13 +321,11 @@ def lookup(
     # what a real model reads, as a file
     embcli lookup "Every effort moves you" --from gpt2 -o input.npy
     """
-    source = model.opened()
-    sequences = given.read('embcli lookup "Every effort moves you"', lines)
     from embcli.verbs import lookup as verb
 
     return verb.lookup(
-        source,
-        sequences,
+        model.opened(),
+        given.read('embcli lookup "Every effort moves you"', lines),
         special=given.special,
         no_added=given.no_added,
         window=window,
@@ -457,8 +451,9 @@ def weights(
     """
     from embcli.verbs import weights as verb
 
-    source = model.opened(named)
-    return verb.weights(source, layer=layer, rows=rows, columns=columns, sort=sort, map=map)
+    return verb.weights(
+        model.opened(named), layer=layer, rows=rows, columns=columns, sort=sort, map=map
+    )
 
 
 @command("Matrices and models", view=SCORES)
@@ -749,9 +744,8 @@ def count(
     from embcli.verbs.count import Counting, Counts
 
     notes = PrintedNotes()
-    found = get_several(encoding, notes)
     counting = Counting(
-        found,
+        get_several(encoding, notes),
         lines=lines,
         special=special,
         fail_above=fail_above,
@@ -814,5 +808,4 @@ def cache(
     from embcli.store import Store
     from embcli.verbs.cache import files
 
-    store = Store.from_environment(PrintedNotes())
-    return files(store, remove=action == "clear")
+    return files(Store.from_environment(PrintedNotes()), remove=action == "clear")

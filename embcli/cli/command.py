@@ -50,8 +50,9 @@ class Command:
             if _is_group(parameter.annotation):
                 found += parameter.annotation.flags()
             else:
-                name = parameter.name
-                found.append(as_flag(name, parameter.annotation, parameter.default, [self.verb]))
+                found.append(
+                    as_flag(parameter.name, parameter.annotation, parameter.default, [self.verb])
+                )
         for group in self.view:
             found += group.flags()
         return found
@@ -82,8 +83,7 @@ class Command:
         """Write the result where the options say; return the exit status."""
         if "output" not in options:
             return self.call(options) or 0
-        output = self._output(options)
-        return output.write(self.call(options))
+        return self._output(options).write(self.call(options))
 
     def _output(self, options: Options) -> "ResultWriter":
         """Return the writer of the result.
@@ -130,8 +130,10 @@ def _style_options(options: Options) -> "dict[str, Any]":
     """Return the options that are fields of a PageStyle, those that are given."""
     from embcli.result import PageStyle
 
-    names = [field.name for field in fields(PageStyle)]
-    given = {name: options[name] for name in names if options.get(name) is not None}
+    given = {}
+    for field in fields(PageStyle):
+        if options.get(field.name) is not None:
+            given[field.name] = options[field.name]
     given["keeps_precision"] = "precision" in given
     return given
 

@@ -243,14 +243,15 @@ def opened(
     encoding = _given(options, ("encoding",))
     of_file = _given(options, _OF_FILE)
     of_layers = _given(options, _OF_LAYERS)
+    others = of_layers
+    reason = "is for seeded layers; --from takes what the file holds"
     if path is None:
-        for name in of_file:
-            flag = o.flag_of(name)
-            raise InputError(f"{flag} goes with --from, which names the file")
+        others = of_file
+        reason = "goes with --from, which names the file"
+    for name in others:
+        raise InputError(f"{o.flag_of(name)} {reason}")
+    if path is None:
         return Opened.seeded(**encoding, **of_layers, notes=remarks)
-    for name in of_layers:
-        flag = o.flag_of(name)
-        raise InputError(f"{flag} is for seeded layers; --from takes what the file holds")
     return Opened.open(path, **encoding, **of_file, notes=remarks)
 
 

@@ -88,8 +88,7 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
 
     if "panel" in words:
         own_flag = f"--{name.replace('_', '-')}"
-        panel = words["panel"]
-        info = typer.Option(*(flags or [own_flag]), rich_help_panel=panel, **settings)
+        info = typer.Option(*(flags or [own_flag]), rich_help_panel=words["panel"], **settings)
     else:
         info = typer.Argument(**settings)
     marks = Marks(_SHOWN_IN[words.get("shown_in", "all formats")], "is_read" in words)

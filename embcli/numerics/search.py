@@ -105,9 +105,13 @@ def _ranked(
 
         for number, query in enumerate(queries):
             is_allowed = ~np.isin(ids, excluded[number])
-            scores = _scores(rows, squared_lengths, query, metric)
-            found = Ranking(ids[is_allowed], scores[is_allowed])
-            rankings[number] = _first(k, metric, [rankings[number], found])
+            scores = _scores(rows, squared_lengths, query, metric)[is_allowed]
+            before = rankings[number]
+            all_ids = np.concatenate([before.ids, ids[is_allowed]])
+            all_scores = np.concatenate([before.scores, scores])
+            distances = all_scores if METRICS[metric].is_distance else -all_scores
+            order = np.lexsort((all_ids, distances))[:k]
+            rankings[number] = Ranking(all_ids[order], all_scores[order])
     return rankings, np.concatenate(not_finite), np.concatenate(zero)
 
 
@@ -115,27 +119,12 @@ def _scores(
     rows: np.ndarray, squared_lengths: np.ndarray, query: np.ndarray, metric: Metric
 ) -> np.ndarray:
     """Return the score of each row, (n,) float64; each row is summed by itself."""
-    scores: np.ndarray
-    match metric:
-        case "cosine":
-            products = (rows * query).sum(axis=1)
-            squared_length = np.square(query).sum()
-            lengths = np.sqrt(squared_lengths * squared_length)
-            cosines = products / lengths
-            scores = cosines.clip(-1, 1)
-        case "dot":
-            scores = (rows * query).sum(axis=1)
-        case "l2":
-            differences = rows - query
-            np.square(differences, out=differences)
-            scores = np.sqrt(differences.sum(axis=1))
-    return scores
-
-
-def _first(k: int, metric: Metric, rankings: list[Ranking]) -> Ranking:
-    """Return the first k rows of several rankings."""
-    ids = np.concatenate([ranking.ids for ranking in rankings])
-    scores = np.concatenate([ranking.scores for ranking in rankings])
-    distances = scores if METRICS[metric].is_distance else -scores
-    order = np.lexsort((ids, distances))[:k]
-    return Ranking(ids[order], scores[order])
+    if metric == "l2":
+        differences = rows - query
+        np.square(differences, out=differences)
+        return np.asarray(np.sqrt(differences.sum(axis=1)))
+    products: np.ndarray = (rows * query).sum(axis=1)
+    if metric == "cosine":
+        lengths = np.sqrt(squared_lengths * np.square(query).sum())
+        products = (products / lengths).clip(-1, 1)
+    return products

@@ -79,8 +79,8 @@ def _by_torch(step: Norm | Project, rows: np.ndarray, tensor: Tensors) -> np.nda
         projected = torch.nn.functional.linear(batch, weight, bias)
         return projected[0].numpy()
     if step.kind == "torch":
-        width = rows.shape[1]
-        normed = torch.nn.functional.layer_norm(values, (width,), weight, bias, step.epsilon)
+        shape = rows.shape[1:]
+        normed = torch.nn.functional.layer_norm(values, shape, weight, bias, step.epsilon)
         return normed.numpy()
 
     centred = values - values.mean(-1, keepdim=True)

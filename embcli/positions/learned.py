@@ -22,5 +22,6 @@ def learned(layers: Layers, columns: np.ndarray, metric: Similarity) -> ShownPos
         meaning = "As in the file: rows that point in similar directions have a cosine near 1."
         if metric == "dot":
             meaning = "As in the file: a dot product is large for long rows that point alike."
-    shown = added_rows("Learned", layer.rows, layer.shape[1], columns, metric, formula, meaning)
-    return shown._replace(letter="C")
+    return added_rows(
+        "Learned", layer.rows, layer.shape[1], columns, metric, formula, meaning
+    )._replace(letter="C")

@@ -45,12 +45,7 @@ def relative(
         by_distance = products(layer_rows, token_row, metric)[:, 0]  # (2k + 1,)
         return lambda positions: by_distance[_distances(positions, others) + k]
 
-    pair_matrix = PositionMatrix(
-        name="position",
-        rows=rows_of_pairs,
-        columns=columns,
-        middle_shape=(length,),
-    )
+    pair_matrix = PositionMatrix("position", rows_of_pairs, columns, (length,))
     distances_in_words = "The distances, clipped" if length > k + 1 else "The distances"
     distance_matrix = PositionMatrix(
         name="distance",
@@ -60,7 +55,6 @@ def relative(
         heading=f"{distances_in_words}, (T, T) = ({length:,}, {length:,})",
     )
     largest = min(k, length - 1)
-    shown_distances = np.arange(-largest, largest + 1)
     shape_of_layer = f"(2k + 1, D) = ({rows:,}, {dim:,})"
     row_matrix = PositionMatrix(
         name="distances",
@@ -68,7 +62,7 @@ def relative(
         columns=columns,
         heading=f"The rows that they pick of the layer, {shape_of_layer}",
         label="distance",
-        row_numbers=shown_distances,
+        row_numbers=np.arange(-largest, largest + 1),
     )
     return ShownPositions(
         name="Relative",

@@ -48,8 +48,6 @@ def rotary(
     def rows(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, columns)
         return vectors(positions)[:, row_columns].astype(np.float32)
 
-    angle = f"p · {theta:,.12g}^(-2i/D)"
-    formula = f"Pair i of the columns is rotated by {angle}; pairs are {pairing}."
     first, second = pair_columns[:, 0]
     angles_of_pairs = PositionMatrix(
         name="position",
@@ -64,13 +62,13 @@ def rotary(
         columns=row_columns,
         heading=f"Row of ID {token_id}, rotated; pair 0: columns {first}, {second}",
     )
-    similarities = similarities_of(vectors, metric)
     return ShownPositions(
         name="Rotary",
         size=f"D/2 = {counted(dim // 2, 'angle')}",
-        formula=formula,
+        formula=f"Pair i of the columns is rotated by p · {theta:,.12g}^(-2i/D); "
+        f"pairs are {pairing}.",
         matrices=[angles_of_pairs, rotated_row],
-        similarities=similarities,
+        similarities=similarities_of(vectors, metric),
         meaning="For given rows they depend only on p - q: equal along each diagonal.\n"
         f"Symmetric here: both sides are the row of token ID {token_id}.",
         note="Models rotate queries and keys like this, not the embedding.",

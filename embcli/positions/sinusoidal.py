@@ -44,8 +44,9 @@ def sinusoidal(
 
     # A page rounds the numbers of the formula once, data have them in float32.
     table = PositionMatrix("position", lambda positions: rows(positions)[:, columns], columns)
-    shown = added_rows("Sinusoidal", rows, dim, columns, metric, formula, meaning)
-    return shown._replace(tables=[table], note=note)
+    return added_rows("Sinusoidal", rows, dim, columns, metric, formula, meaning)._replace(
+        tables=[table], note=note
+    )
 
 
 def waves(dim: int, positions: np.ndarray) -> np.ndarray:

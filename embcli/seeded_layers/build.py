@@ -110,9 +110,8 @@ def _torch() -> str:
     # pip can leave a folder behind when it removes a package; its spec has no origin.
     if spec is None or spec.origin is None or not spec.submodule_search_locations:
         return NO_TORCH
-    file = Path(spec.submodule_search_locations[0]) / "version.py"
     try:
-        text = file.read_text(errors="replace")
+        text = Path(spec.submodule_search_locations[0], "version.py").read_text(errors="replace")
     except OSError:
         return "unknown"
     assignment = r"^(__version__|git_version)\s*(?::[^=]*)?=\s*'([^']*)'"

@@ -63,9 +63,7 @@ class DrawnLayer(Layer):
         self._stream = RandomStream(seeded, name)
         self._lock = Lock()
         # These are ascending IDs, and their rows. A thread replaces both in one assignment.
-        no_ids = np.empty(0, np.int64)
-        no_rows = np.empty((0, self.shape[1]), np.float32)
-        self._last = (no_ids, no_rows)
+        self._last = (np.empty(0, np.int64), np.empty((0, self.shape[1]), np.float32))
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         known, rows = self._last

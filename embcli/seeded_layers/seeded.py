@@ -42,8 +42,9 @@ def check_size(name: str, given: int) -> int:
     size = whole_number(name, given, 1, error=LayerError)
     # The digits of a larger number would fill the message about the memory that it takes.
     if size >= 10**40:
-        wrong = "{name} is out of range; no machine has that much memory"
-        raise LayerError(wrong, name=Parameter(name))
+        raise LayerError(
+            "{name} is out of range; no machine has that much memory", name=Parameter(name)
+        )
     return size
 
 
@@ -57,6 +58,7 @@ def torch_seed(seed: int) -> int:
     """
     number = whole_number("seed", seed)
     if not -(2**63) <= number < 2**64:
-        wrong = "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}"
-        raise LayerError(wrong, given=seed)
+        raise LayerError(
+            "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}", given=seed
+        )
     return number % 2**64

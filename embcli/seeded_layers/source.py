@@ -95,8 +95,9 @@ class SeededSource:
     def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:
             return None
-        file = file_name(name, self.seeded, this_build())
-        matrix = self.store.read(file, self.seeded.shapes[name])
+        matrix = self.store.read(
+            file_name(name, self.seeded, this_build()), self.seeded.shapes[name]
+        )
         return None if matrix is None else KeptLayer(matrix)
 
     def _drawn(self, name: str, ids: np.ndarray | None, notes: Notes) -> KeptLayer | DrawnLayer:
@@ -107,8 +108,7 @@ class SeededSource:
         layer = DrawnLayer(self.seeded, name)
         if self.store is not None:
             blocks = notes.watch(layer.blocks(), layer.shape[0], len)
-            file = file_name(name, self.seeded, this_build())
-            self.store.write(file, layer.shape, blocks, notes)
+            self.store.write(file_name(name, self.seeded, this_build()), layer.shape, blocks, notes)
             kept = self._kept(name)
             if kept is not None:
                 return kept

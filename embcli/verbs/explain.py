@@ -393,9 +393,14 @@ def _parse_entry(part: str, text: str) -> Entry:
             fields[name] = value
         else:
             blocks.append(block)
-    also = fields["Also"].split(", ")
-    asked = fields["Asked"].split("; ")
-    return Entry(word, part, blocks, also, asked, fields["From"])
+    return Entry(
+        word,
+        part,
+        blocks,
+        also=fields["Also"].split(", "),
+        asked=fields["Asked"].split("; "),
+        source=fields["From"],
+    )
 
 
 def _parse_block(text: str) -> Block:

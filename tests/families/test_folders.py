@@ -185,7 +185,7 @@ def outside(path: Path) -> Path:
 
 
 # Settings of tokenizer_config.json that lead transformers out of the folder.
-LEADING_OUT = data(__name__)["leading out"]
+LEADING_OUT = data(__name__)["leading_out"]
 
 
 @pytest.mark.parametrize("has_tokenizer", [False, True])

@@ -45,10 +45,10 @@ def test_what_is_no_matrix_of_numbers_is_refused(array, reason):
     assert reason in refusal("a.npz", "a")
 
 
-@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@cases
 def test_rows_of_each_version_of_the_format_are_those_of_numpy(version):
     with open("a.npy", "wb") as file:
-        write_array(file, matrix(), version=version)
+        write_array(file, matrix(), version=tuple(version))
     assert_rows(layer("a.npy", "a"), np.load("a.npy"))
 
 

@@ -98,7 +98,7 @@ def test_a_byte_has_two_4_bit_floats_the_first_in_its_lower_bits(tmp_path, kind)
     np.testing.assert_array_equal(rows_of(tmp_path), expected.reshape(ROWS, DIM))
 
 
-@pytest.mark.parametrize("block", [(8, 16), (7, 48), (128, 128), (1, 64)])
+@cases
 def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(tmp_path, block):
     block_rows, block_columns = block
     numbers = GENERATOR.standard_normal((ROWS, DIM)).astype(FP8_E4M3)
@@ -110,9 +110,7 @@ def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(tmp
     check(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, expected, config)
 
 
-@pytest.mark.parametrize(
-    "others", [("SCB",), ("weight_scale_inv",), ("scale_weight", "weight_scale_inv")]
-)
+@cases
 def test_two_kinds_of_scales_are_refused(tmp_path, others):
     tensors = {"weight": int8_numbers(), "weight_scale": scales(ROWS, 1)}
     tensors |= {other: scales(ROWS, 1) for other in others}

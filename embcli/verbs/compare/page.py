@@ -88,18 +88,17 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield Hint(("show",))
     size = len(comparison.weight)
     of_lookup = DEFINITIONS[DEFAULT_ENCODING].vocabulary_size
-    largest = comparison.tokens.ids.max(initial=0)
     other_rows = ""
     # torch draws the last 16 numbers again, unless the matrix has whole blocks of 16.
-    if largest + 1 == size != of_lookup and comparison.weight.size % 16:
+    needed = comparison.tokens.ids.max(initial=0) + 1
+    if needed == size != of_lookup and comparison.weight.size % 16:
         other_rows = f". V = {size:,}; lookup has {of_lookup:,}: other rows"
     yield from origin_lines(comparison.origin, other_rows)
 
 
 def _heading(comparison: Comparison) -> RenderResult:
-    length = len(comparison.tokens)
     size, dim = comparison.weight.shape
-    sizes = f"T = {length:,} (tokens), V = {size:,} (rows), D = {dim:,} (columns)"
+    sizes = f"T = {len(comparison.tokens):,} (tokens), V = {size:,} (rows), D = {dim:,} (columns)"
     origin = origin_in_words(comparison.origin, "token")
     if not comparison.origin.is_seeded:
         origin += f" ({comparison.origin.dtypes['token']})"
@@ -131,8 +130,9 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
                 drawn = f"torch.nn.Linear draws uniform numbers within ±1/√V = ±{bound:.4g}"
                 how = "torch.nn.Embedding normal ones: one seed gives other numbers"
                 if not comparison.origin.is_seeded:
-                    seed = comparison.run["seed"]
-                    how = f"here from seed {seed}; the file's matrix replaces them"
+                    how = (
+                        f"here from seed {comparison.run['seed']}; the file's matrix replaces them"
+                    )
                 yield safe_text(f"{drawn}, {how}.")
                 yield _weight(comparison, comparison.first, "D")
             case "shared":
@@ -144,8 +144,10 @@ def _steps(comparison: Comparison, width: int, most_rows: int) -> RenderResult:
                 )
                 yield _weight(comparison, comparison.weight, "ID")
             case "outputs":
-                outputs = f"The outputs, (T, D) = ({length:,}, {dim:,})"
-                yield title(f"{place}{outputs}: row ID of the weight; one-hot row · weight")
+                yield title(
+                    f"{place}The outputs, (T, D) = ({length:,}, {dim:,}): "
+                    "row ID of the weight; one-hot row · weight"
+                )
                 yield _outputs(comparison, width, most_rows)
         yield ""
 
@@ -192,9 +194,13 @@ def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
         comparison,
         [Label(label, excerpt.places)],
         [Values(weight[excerpt.places])],
-        gaps=excerpt.gaps,
-        rows_left_out=omission(excerpt, "row"),
+        **_left_out(excerpt),
     )
+
+
+def _left_out(excerpt: Excerpt) -> dict[str, Any]:
+    """Return what a matrix says of the rows that it leaves out."""
+    return {"gaps": excerpt.gaps, "rows_left_out": omission(excerpt, "row")}
 
 
 def _matrix(
@@ -211,10 +217,7 @@ def _outputs(comparison: Comparison, width: int, most_rows: int) -> Matrix:
         places = excerpt.places
         pair = Pair(comparison.embedding[places], comparison.linear[places])
         labels = token_labels(comparison.tokens, places)
-        left_out = omission(excerpt, "row")
-        table = _pair_table(
-            comparison, pair, labels, width, gaps=excerpt.gaps, rows_left_out=left_out
-        )
+        table = _pair_table(comparison, pair, labels, width, **_left_out(excerpt))
         if len(table.blocks) == 2:  # They are side by side.
             break
     return table
@@ -241,12 +244,11 @@ def _two_blocks(side_by_side: Matrix, width: int) -> Matrix:
     labels = [label.spread(2) for label in side_by_side.labels]
     labels.append(Label("", names, "left"))
     trailing = [label.spread(2, line=1) for label in side_by_side.trailing]
-    gaps = [2 * gap for gap in side_by_side.gaps]
     return replace(
         side_by_side,
         labels=labels,
         blocks=[Values(rows)],
-        gaps=gaps,
+        gaps=[2 * gap for gap in side_by_side.gaps],
         trailing=trailing,
     )
 
@@ -286,9 +288,8 @@ def _explanation(comparison: Comparison) -> RenderResult:
             yield safe_text(_REASONS[verdict.kind])
         return
     row, column = verdict.place
-    token_id = int(comparison.tokens.ids[row])
     both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
-    yield safe_text(f"At token {row} (ID {token_id}), column {column}: {both}.")
+    yield safe_text(f"At token {row} (ID {comparison.tokens.ids[row]}), column {column}: {both}.")
     yield safe_text(_REASONS[verdict.kind].format(column=column))
 
 
@@ -379,8 +380,7 @@ def _backward_pass(
         yield title(f"After one step of torch.optim.SGD: {step}")
         if not training.verdict.identical:
             yield _judgement(training.verdict)
-        rows = _by_layer(training.rows)
-        yield safe_text(f"Moved, of {counted(training.size, 'row')}: {rows}.")
+        yield safe_text(f"Moved, of {counted(training.size, 'row')}: {_by_layer(training.rows)}.")
         if training.loss > gradient.loss:
             yield safe_text("The loss rose: this learning rate is too large for it to fall.")
         return
@@ -398,8 +398,7 @@ def _targets(comparison: Comparison, gradient: Gradient, loss: str, width: int) 
     places = excerpt.places
     labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
     blocks = [Values(comparison.embedding[places], "output"), Values(target[places], "target")]
-    missing = omission(excerpt, "row")
-    matrix = _matrix(comparison, labels, blocks, gaps=excerpt.gaps, rows_left_out=missing)
+    matrix = _matrix(comparison, labels, blocks, **_left_out(excerpt))
     if not matrix.fits(width):
         matrix = replace(matrix, blocks=[Values(target[places])])
         loss += "; left out: the output"
@@ -423,9 +422,10 @@ def _gradient_table(
         _interleaved([line.embedding[places] for line in lines.values()]),
         _interleaved([line.linear[places] for line in lines.values()]),
     )
-    ids = Label("ID", gradient.ids[places])
-    times = Label("n", gradient.times[places])
-    labels = [ids.spread(len(lines)), times.spread(len(lines))]
+    labels = [
+        Label("ID", gradient.ids[places]).spread(len(lines)),
+        Label("n", gradient.times[places]).spread(len(lines)),
+    ]
     if training is not None:
         labels.append(Label("", [*lines] * len(places), "left"))
     gaps = [len(lines) * gap for gap in excerpt.gaps]
@@ -446,8 +446,13 @@ def _cost_table(cost: Document) -> Table:
         ("one-hot float32, T·V", nothing, in_bytes(made["float32"])),
     ]
     what, embedding, linear = zip(*rows, strict=True)
-    first_label = Label("Cost", what, "left", short=True)
-    return ruled([first_label, Label("embedding", embedding), Label("linear", linear)])
+    return ruled(
+        [
+            Label("Cost", what, "left", short=True),
+            Label("embedding", embedding),
+            Label("linear", linear),
+        ]
+    )
 
 
 def _cost_line(cost: Document) -> Text:

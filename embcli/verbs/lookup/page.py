@@ -109,8 +109,10 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
     if hidden:
         if terms and lookup.style.heat:
             yield ""
-        columns = counted(len(lookup._columns_of("hidden")), "column")
-        yield title(f"What the first block reads: H = {columns}")
+        yield title(
+            "What the first block reads: "
+            f"H = {counted(len(lookup._columns_of('hidden')), 'column')}"
+        )
         yield _matrix(lookup, hidden, excerpt, is_spaced, every=False)
 
 

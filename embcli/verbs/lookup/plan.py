@@ -204,9 +204,8 @@ def occurrences(tokens: Tokens, text: str) -> np.ndarray:
 
     missing = wanted[~np.isin(wanted, tokens.ids)]
     if len(missing):
-        token = tokens.bytes_of(missing)[0]
         absent = (
-            f"{id_in_words(int(missing[0]), token)} does not occur; "
+            f"{id_in_words(int(missing[0]), tokens.bytes_of(missing)[0])} does not occur; "
             "embcli tokenize shows which tokens do"
         )
         if is_ids and reading is not None:

@@ -64,8 +64,8 @@ def queries_of_tokens(
     if any(re.search(r" [-+] |[^\W\d]\+[^\W\d]", text) for text in tokens.texts or ()):
         notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
 
-    starts = tokens.starts.tolist()
-    sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in pairwise(starts)]
+    bounds = pairwise(tokens.starts.tolist())
+    sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in bounds]
     if tokens.reading is not None and tokens.texts:
         sequences = [tokens.reading.ids_of_token(text) for text in tokens.texts]
     check_ids(tokens, rows, can_enlarge=False)
@@ -88,8 +88,9 @@ def _terms(parameter: str, texts: Sequence[str], tokens: Tokens, rows: int) -> T
     for text in texts:
         ids = encode(text)
         if not len(ids):
-            wrong = "{parameter} {term!r} has no tokens"
-            raise InputError(wrong, parameter=Parameter(parameter), term=text[:40])
+            raise InputError(
+                "{parameter} {term!r} has no tokens", parameter=Parameter(parameter), term=text[:40]
+            )
         check_ids(Tokens(ids, np.array([0, len(ids)]), tokens.reading), rows, can_enlarge=False)
         terms.append(ids)
     return tuple(terms)

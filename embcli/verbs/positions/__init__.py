@@ -65,8 +65,10 @@ class PositionTable(Result, verb="positions"):
 
     @property
     def content(self) -> ContentKind:
-        options = {"kind": self.model_positions.kind, "similarity": self.is_similarity}
-        return content_of("positions", options)
+        return content_of(
+            "positions",
+            {"kind": self.model_positions.kind, "similarity": self.is_similarity},
+        )
 
     @cached_property
     def shown(self) -> ShownPositions:
@@ -100,8 +102,9 @@ class PositionTable(Result, verb="positions"):
     @property
     def matrices(self) -> list[PositionMatrix]:
         if self.is_similarity:
-            rows = self.shown.similarities(self.columns)
-            return [PositionMatrix("similarity", rows, self.columns)]
+            return [
+                PositionMatrix("similarity", self.shown.similarities(self.columns), self.columns)
+            ]
         return self.shown.matrices
 
     def _records(self) -> Records:

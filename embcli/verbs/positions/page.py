@@ -76,7 +76,6 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
 
 
 def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
-    kind = table.model_positions.kind
     length = table.model_positions.length
     which = f"positions: {shown.letter} = {counted(length, 'position')}, {shown.size}"
     if table.is_long:
@@ -89,7 +88,7 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
         yield safe_text(shown.formula)
         return
     name = "Cosines" if table.metric == "cosine" else "Dot products"
-    yield title(f"{name} of {shown.similar_to}{kind} {which}")
+    yield title(f"{name} of {shown.similar_to}{table.model_positions.kind} {which}")
     yield from map(safe_text, shown.meaning.split("\n"))
 
 
