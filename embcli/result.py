@@ -310,15 +310,15 @@ class Result:
         Its columns are named as in csv: "0" is the first number of each row. Raises OutputError as
         `to_arrow` does, and without pandas.
         """
-        table = self.to_arrow()
         try:
-            frame = table.to_pandas()
+            import pandas
         except ImportError as error:
             raise OutputError(f"to_pandas needs pandas: pip install pandas ({error})") from None
+        frame = self.to_arrow().to_pandas()
         records = self._records()
-        for name in records.one:
-            columns = records.column_numbers(name)
-            numbers = type(frame)(frame.pop("vector").tolist(), columns=map(str, columns))
+        if "vector" in frame:
+            columns = map(str, records.column_numbers(*records.one))
+            numbers = pandas.DataFrame(frame.pop("vector").tolist(), columns=columns)
             frame = frame.join(numbers)
         return frame
 

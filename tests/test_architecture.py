@@ -31,6 +31,7 @@ ALLOWED = {
     "resvg_py": ("page",),
     "textual": ("explore",),
     "pyarrow": ("writers", "result"),
+    "pandas": ("result",),
     "torch": (
         *(
             "seeded_layers.drawing",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 import io
 import pickle
 import re
 import shlex
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 from xml.etree import ElementTree
 
@@ -415,17 +413,16 @@ def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
 
 
 def test_a_data_frame_is_made_by_pandas(model, monkeypatch):
-    table = SimpleNamespace(to_pandas=partial(importlib.import_module, "no_pandas"))
-    monkeypatch.setattr(embcli.Result, "to_arrow", lambda result: table)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(embcli.OutputError, match="pip install pandas"):
         model.tokenize(TEXT).to_pandas()
 
 
 def test_a_data_frame_has_the_columns_of_csv(model):
     pandas = pytest.importorskip("pandas")
-    result = model.lookup(TEXT, columns="3,1")
-    expected = pandas.read_csv(io.BytesIO(result._written("csv")))
-    pandas.testing.assert_frame_equal(result.to_pandas(), expected, check_dtype=False)
+    for result in (model.lookup(TEXT, columns="3,1"), model.batch(TEXT, max_length=2)):
+        expected = pandas.read_csv(io.BytesIO(result._written("csv")))
+        pandas.testing.assert_frame_equal(result.to_pandas(), expected, check_dtype=False)
 
 
 def test_a_result_has_its_matrices_as_arrays(model):

@@ -280,6 +280,7 @@ _OLLAMA_NAME = re.compile(
     re.ASCII,
 )
 _DEFAULT_HOSTS = ("ollama.com", "registry.ollama.ai")
+_READS_GGUF = {"ggml": 2, "llamacpp": 1}  # programs; that of the larger number is preferred
 _MANIFESTS = ("manifests-v2", "manifests")  # folders; the newer one first
 
 
@@ -364,10 +365,7 @@ def _ollama_gguf(folder: Path, manifest_path: Path) -> Path:
     # There can be a manifest for each program that can run the model; two programs read a GGUF.
     children = objects_in(manifest.get("manifests"))
     if children:
-        ranked = []
-        for runner in ("ggml", "llamacpp"):
-            ranked += [child for child in children if child.get("runner") == runner]
-        chosen = ranked[0] if ranked else children[0]
+        chosen = max(children, key=lambda child: _READS_GGUF.get(child.get("runner", ""), 0))
         manifest = read_object(Binary(_blob(binary, folder, chosen)), longest_manifest)
 
     for layer in objects_in(manifest.get("layers")):

@@ -20,7 +20,6 @@ from embcli.tokens import Tokens, shown, tokens_of
 from embcli.wording import first_of
 
 PARTS_OF_CHARACTERS = r"\x..: bytes of tokens that share a character"
-ESCAPED_CHARACTERS = r"\u....: a character whose width terminals disagree on"
 
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:

@@ -209,7 +209,7 @@ def explain(word: str | None = None) -> Explanations:
         if all(sides) and len(both) == 2:
             answers = both
     if answers:
-        others = [entry for entry in near if entry not in answers and len(answers) == 1]
+        others = [entry for entry in near if entry not in answers]
         return Explanations(tuple(answers), see_also=tuple(others))
     sentences = []
     for entry in near:

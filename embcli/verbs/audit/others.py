@@ -39,8 +39,10 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
                 with_blocks.append(name)
 
     # A mask can have infinite values.
-    unmasked = {name: value for name, value in largest.items() if "mask" not in name}
-    non_finite = [name for name, value in unmasked.items() if not value < files.overflow_at]
+    non_finite = []
+    for name, value in largest.items():
+        if "mask" not in name and not value < files.overflow_at:
+            non_finite.append(name)
     yield from _said(
         "alarm",
         "non-finite",

@@ -165,8 +165,7 @@ def _drawn(
 
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
     """Yield what is known of the kind, and which tensor the numbers are from."""
-    is_picture_of_rounded = table.style.heat and shown.tables
-    if shown.note and not (table.is_similarity or is_picture_of_rounded):
+    if shown.note and not (table.is_similarity or (table.style.heat and shown.tables)):
         yield Note(shown.note)
     if table.model_positions.reason:
         yield Note(table.model_positions.reason)

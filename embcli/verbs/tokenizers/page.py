@@ -7,7 +7,6 @@ below those of the one before, and each line of the text its number of tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from embcli.page import (
     title,
 )
 from embcli.page.colors import colors_of, token_style
-from embcli.page.labels import ESCAPED_CHARACTERS, PARTS_OF_CHARACTERS
+from embcli.page.labels import PARTS_OF_CHARACTERS
 from embcli.page.svg import RIGHT_TO_LEFT
 from embcli.page.table import GAP, least_width
 from embcli.tokens import shown, varies_in_width
@@ -86,8 +85,8 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         legend += ", from left to right"
     if any(Tokenization(tokens).joined.any() for tokens in result.tokens):
         legend += f"; {PARTS_OF_CHARACTERS}"
-    if any(map(varies_in_width, "".join(map(str, chain(*result.tokens))))):
-        legend += f"; {ESCAPED_CHARACTERS}"
+    if any(map(varies_in_width, result._subject)):
+        legend += r"; \u....: a character whose width terminals disagree on"
     yield safe_text(f"{legend}.")
     if not is_whole:
         yield LeftOut("Left out: the rest of the text.")
