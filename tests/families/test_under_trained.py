@@ -172,12 +172,13 @@ def test_rows_of_an_adapter_that_trains_tokens_are_told_after_it_is_merged(tmp_p
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_untouched_of_the_added_tokens_rank_before_the_trained(tied, tmp_path):
     model, text = learnt(tied)
-    assert not len(audited(untrained(tied), tmp_path / "untrained").main.ranked)
+    assert audited(untrained(tied), tmp_path / "untrained").main.separation.threshold is None
 
     drawn_anew = resized(model, mean_resizing=False)
     train(drawn_anew, text, 50, TRAINED)
 
     # Rows that were drawn anew are like no unused row, and follow some rare words.
-    ranked = audited(drawn_anew, tmp_path / "anew").listed.ranked.tolist()
-    named = [token_id for token_id in ranked if token_id in NAMED]
-    assert sorted(named[:4]) == UNTOUCHED
+    matrix = audited(drawn_anew, tmp_path / "anew").listed
+    assert matrix.separation.threshold is not None
+    ranked = sorted(NAMED, key=matrix.values[matrix.separation.indicator].__getitem__)
+    assert sorted(ranked[:4]) == UNTOUCHED
