@@ -319,7 +319,7 @@ class Result:
         if "vector" in frame:
             columns = map(str, records.column_numbers(*records.one))
             numbers = pandas.DataFrame(frame.pop("vector").tolist(), columns=columns)
-            frame = frame.join(numbers)
+            return frame.join(numbers)
         return frame
 
     def matrix(self, name: str) -> np.ndarray:

@@ -10,9 +10,11 @@ import shlex
 import signal
 import sys
 import termios
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -491,6 +493,22 @@ def left_on(child: Any) -> str:
     screen = pyte.Screen(80, 24)
     pyte.ByteStream(screen).feed(rest.rpartition(b"\x1b[?1049l")[2])
     return "".join(screen.display).strip()
+
+
+class SlowQueue(Queue):
+    def get(self, *options):
+        time.sleep(0.05)
+        return super().get(*options)
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_a_signal_at_the_start_leaves_the_terminal_as_it_was(moment, monkeypatch):
+    monkeypatch.setattr("textual.drivers._writer_thread.Queue", SlowQueue)
+    child = spawned()
+    child.expect_exact("\x1b[?1049h")
+    time.sleep(0.02 * moment)
+    child.kill(signal.SIGHUP)
+    left_on(child)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

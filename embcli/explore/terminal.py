@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from textual.drivers.linux_driver import LinuxDriver
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, except that it ignores invalid UTF-8.
+    """Textual's driver, except that it ignores invalid UTF-8, and restores the whole terminal.
 
-    Textual's own ends with a traceback at bytes that are not UTF-8.
+    Textual's own ends with a traceback at bytes that are not UTF-8, and writes in a thread that
+    nobody waits for if a signal ends the app.
     """
 
     def run_input_thread(self) -> None:
         while not self.exit_event.is_set():
-            try:
+            with suppress(UnicodeDecodeError):
                 super().run_input_thread()
-            except UnicodeDecodeError:
-                continue
+
+    def stop_application_mode(self) -> None:
+        super().stop_application_mode()
+        self.close()
