@@ -39,10 +39,8 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
                 with_blocks.append(name)
 
     # A mask can have infinite values.
-    non_finite = []
-    for name, value in largest.items():
-        if "mask" not in name and not value < files.overflow_at:
-            non_finite.append(name)
+    unmasked = [name for name in largest if "mask" not in name]
+    non_finite = [name for name in unmasked if not largest[name] < files.overflow_at]
     yield from _said(
         "alarm",
         "non-finite",
