@@ -24,7 +24,6 @@ _DEVIATIONS = 5  # standard deviations from what is expected
 _MOST_DEVIATIONS = 4  # of a window, as there are many
 _WINDOW = 16  # rows
 _MARGIN = f" (up to {2 * _WINDOW} more or fewer at each end)"
-_WINDOWS_AT_ONCE = 64
 _CHANCE = 1e-3  # of a run of trained rows that look drawn
 
 
@@ -145,7 +144,7 @@ class UsedRows:
         for start, stop in _runs(np.concatenate(self._are_drawn)):
             run = windows[start:stop]
             moments = Moments()
-            for part in np.array_split(run, len(run) // _WINDOWS_AT_ONCE + 1):
+            for part in np.array_split(run, len(run) // 64 + 1):  # so many are read at once
                 moments.add(rows_of(part.ravel()).astype(np.float64))
             of_run = moments.distribution
             if of_run is not None:
