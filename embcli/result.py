@@ -290,8 +290,7 @@ class Result:
         """
         import orjson
 
-        lines = self._written("ndjson").splitlines()
-        return list(map(orjson.loads, lines))
+        return list(map(orjson.loads, self._written("ndjson").splitlines()))
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.

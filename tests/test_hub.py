@@ -179,7 +179,7 @@ def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_manifest_that_lists_manifests_leads_to_that_of_ggml(elsewhere):
     child = {"digest": f"sha256:{OTHER_DIGEST}", "runner": "ggml"}
     put(elsewhere / f"blobs/sha256-{OTHER_DIGEST}", {"layers": [LAYER]})
-    listed = {"manifests": [{"digest": "x", "runner": "mlx"}, child]}
+    listed = {"manifests": [{"digest": "x", "runner": ["mlx"]}, child]}
     manifest = elsewhere / "manifests-v2/ollama.com/library/qwen/1b"
     manifest.parent.mkdir(parents=True)
     manifest.symlink_to(put(elsewhere / "blobs/list", listed))

@@ -365,7 +365,7 @@ def _ollama_gguf(folder: Path, manifest_path: Path) -> Path:
     # There can be a manifest for each program that can run the model; two programs read a GGUF.
     children = objects_in(manifest.get("manifests"))
     if children:
-        chosen = max(children, key=lambda child: _READS_GGUF.get(child.get("runner", ""), 0))
+        chosen = max(children, key=lambda child: _READS_GGUF.get(str(child.get("runner")), 0))
         manifest = read_object(Binary(_blob(binary, folder, chosen)), longest_manifest)
 
     for layer in objects_in(manifest.get("layers")):
