@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,38 +25,46 @@ ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {
     question: word for questions in ASKED.values() for question, word in questions.items()
 }
-ANSWERS = {question: glossary.explain(question) for question in QUESTIONS}
-FOUND = {question: [entry.word for entry in ANSWERS[question].entries] for question in QUESTIONS}
-IS_UNSURE = {question: bool(ANSWERS[question].sentences) for question in QUESTIONS}
+
+
+@cache
+def answers() -> dict[str, glossary.Explanations]:
+    return {question: glossary.explain(question) for question in QUESTIONS}
+
+
+def found(answer: glossary.Explanations) -> list[str]:
+    return [entry.word for entry in answer.entries]
 
 
 def test_at_least_95_of_100_questions_find_their_entry():
     missed = {
-        question: FOUND[question]
-        for question, word in QUESTIONS.items()
-        if word not in FOUND[question]
+        question: found(answer)
+        for question, answer in answers().items()
+        if QUESTIONS[question] not in found(answer)
     }
     assert len(missed) <= 0.05 * len(QUESTIONS), missed
 
 
 def test_at_least_98_of_100_entries_that_stand_alone_are_right():
-    alone = {question: found for question, found in FOUND.items() if not IS_UNSURE[question]}
+    alone = [question for question, answer in answers().items() if not answer.sentences]
     assert len(alone) >= 0.8 * len(QUESTIONS)
     wrong = {
-        question: found for question, found in alone.items() if QUESTIONS[question] not in found
+        question: found(answers()[question])
+        for question in alone
+        if QUESTIONS[question] not in found(answers()[question])
     }
     assert len(wrong) <= 0.02 * len(alone), wrong
 
 
 def test_no_entry_is_near_8_of_10_questions_about_something_else_and_few_seem_answered():
-    answers = {}
+    near = {}
     for question in ELSEWHERE:
         with contextlib.suppress(embcli.InputError):
-            answers[question] = glossary.explain(question)
-    assert len(answers) <= 0.2 * len(ELSEWHERE), [*answers]
-    alone = [question for question, answer in answers.items() if not answer.sentences]
+            near[question] = glossary.explain(question)
+    assert len(near) <= 0.2 * len(ELSEWHERE), [*near]
+    alone = [question for question, answer in near.items() if not answer.sentences]
     assert len(alone) <= 0.03 * len(ELSEWHERE), alone
-    assert "what is a neural network" not in answers
+    assert "what is a neural network" not in near
 
 
 def test_one_word_that_is_no_name_does_not_tell_what_is_asked_about_it():
@@ -74,7 +83,7 @@ def test_a_clear_name_or_a_question_of_the_same_words_answers(question, words):
 
 
 def test_candidates_are_five_at_most_in_a_line_or_two_each(in_process, snapshot):
-    assert max(map(len, FOUND.values())) == 5
+    assert max(len(answer.entries) for answer in answers().values()) == 5
     page = in_process.ok("explain", "are neighbours computed exactly", "--width", "80").text
     snapshot("explain/candidates.txt", page)
 
@@ -110,7 +119,7 @@ def test_both_sides_of_a_comparison_are_shown(in_process):
 
 
 def test_an_entry_that_names_both_sides_stands_alone():
-    assert FOUND["relative vs rotary"] == ["kinds of positions"]
+    assert found(glossary.explain("relative vs rotary")) == ["kinds of positions"]
 
 
 def test_a_word_that_is_only_in_texts_offers_their_entries():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, groupby
@@ -233,7 +233,7 @@ def _parts(question: str) -> Iterator[str]:
             yield " ".join(words)
 
 
-def _answers(asked: Set[str]) -> list[Entry]:
+def _answers(asked: frozenset[str]) -> list[Entry]:
     """Return the entry that surely answers a question, or two of which each may.
 
     An entry with a question of the same words does. Otherwise those do that are about as near as
@@ -258,7 +258,7 @@ def _answers(asked: Set[str]) -> list[Entry]:
     return leading if len(leading) <= 2 else []
 
 
-def _nearest(asked: Set[str]) -> dict[Entry, float]:
+def _nearest(asked: frozenset[str]) -> dict[Entry, float]:
     """Return the entries near to a question, at most five, the nearest first: how near each is.
 
     That is how like the question the entry is, times the share of the question's words that are in
@@ -275,11 +275,15 @@ def _nearest(asked: Set[str]) -> dict[Entry, float]:
 
 def _asked_words(question: str) -> frozenset[str]:
     """Return the telling words of a question; one with a typo as the known word that it is like."""
-    words = set()
-    for word in _telling_words(question):
-        [known] = difflib.get_close_matches(word, _known_words(), 1, _TYPO) or [word]
-        words.add(known)
-    return frozenset(words)
+    return frozenset(map(_known_word, _telling_words(question)))
+
+
+@cache
+def _known_word(word: str) -> str:
+    if word in _known_words():
+        return word
+    [known] = difflib.get_close_matches(word, _known_words(), 1, _TYPO) or [word]
+    return known
 
 
 @cache
@@ -287,7 +291,7 @@ def _known_words() -> frozenset[str]:
     return frozenset().union(*[entry.stems for entry in entries()])
 
 
-def _likeness(asked: Set[str], entry: Entry) -> float:
+def _likeness(asked: frozenset[str], entry: Entry) -> float:
     """Return how like a question an entry is: about 1 if it has a question of the same words.
 
     One part is the share of words that the question has in common with the names and questions of
@@ -301,7 +305,8 @@ def _likeness(asked: Set[str], entry: Entry) -> float:
     return (1 - _OF_WORDS) * of_phrases + _OF_WORDS * of_words
 
 
-def _size(words: Iterable[str]) -> float:
+@cache
+def _size(words: frozenset[str]) -> float:
     return math.fsum(map(_rarity, words))
 
 
