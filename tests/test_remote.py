@@ -450,7 +450,7 @@ def test_each_fault_ends_in_a_sentence(hub, snapshot):
         fault = Fault(*values)
         hub.begin(fault)
         if fault.kind in ("silent", "slow", "trickle"):
-            hub.child.python(IMPATIENT, seconds=0.6, start=180, settings=32_000_000)
+            hub.child.python(IMPATIENT, seconds=0.3, start=180, settings=32_000_000)
         refused = hub.run("lookup", TEXT, "--from", "hf://org/gpt2", HF_TOKEN=TOKEN)
         hub.child.python(IMPATIENT, seconds=5, start=180, settings=32_000_000)
         assert refused.status == 2, (name, refused)
