@@ -16,9 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from subprocess import PIPE
 
-import numpy as np
 import pytest
-import safetensors.numpy
 
 import embcli.__main__
 from embcli.explore.app import Explorer
@@ -183,18 +181,14 @@ def commands_in_the_readme() -> list[str]:
     return [*in_lines, *(" ".join(command.split()) for command in in_sentences)]
 
 
-def test_commands_on_models_and_entries_that_the_readme_names_are_there(
-    in_process, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
-    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "model.safetensors")
+@pytest.mark.usefixtures("named_files")
+def test_commands_on_models_and_entries_that_the_readme_names_are_there(in_process):
     is_checked = re.compile("embcli explain|(?!embcli explore).*(~/gpt2|org/)")
     commands = sorted({*filter(is_checked.match, commands_in_the_readme())})
     assert len(commands) > 15
 
     for command in commands:
-        line = re.sub("~/gpt2|org/[a-z]+", "model.safetensors", command.replace(",org/name", ""))
+        line = re.sub("~/gpt2|org/[a-z]+", "gpt2", command.replace(",org/name", ""))
         assert in_process(*shlex.split(line)[1:]).status == 0, line
 
 

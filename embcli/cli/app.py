@@ -395,7 +395,7 @@ def positions(
     """Show how a position becomes a vector.
 
     As learned, sinusoidal, relative or rotary positions, or as in a real model. A page shows
-    positions 0 to 15, unless you choose T or rows.
+    the first positions, unless you choose T or rows.
 
     # waves of growing length, as colours
     embcli positions sinusoidal --context-length 32 --dim 64 --heat

@@ -191,8 +191,9 @@ class KindAndPath(OptionGroup):
         kind = kind_named(self.named_kind)
         if kind in (None, *KINDS) or self.named is not None:
             return kind, self.named
-        is_path = os.access(kind, os.F_OK) or not kind.isalpha()
-        return (None, kind) if is_path else (kind, None)
+        if os.access(kind, os.F_OK) or not kind.isalpha():
+            return None, kind
+        return kind, None
 
 
 class Precision(OptionGroup):

@@ -12,12 +12,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from embcli.errors import InputError, check_choice
-from embcli.names import FAULT_GROUPS, FAULTS, Fault, Strings, TokenLayer
+from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.records import Document
 from embcli.wording import first_of
 
 Level = Literal["remark", "finding", "alarm"]
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
+# By the level of a finding, the groups that give status 1 for it, whatever its kind.
+_GROUPS: dict[Level, tuple[FaultGroup, ...]] = {
+    "remark": ("all",),
+    "finding": ("all", "findings"),
+    "alarm": ("all", "findings", "alarms"),
+}
 _MOST_IDS = 1000  # of a finding, as data
 
 
@@ -86,9 +92,7 @@ def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
 
 def fails(finding: Finding, fail_on: Strings) -> bool:
     """Return whether a finding gives status 1: by its kind, or by the group of its level."""
-    groups = {"remark": (), "finding": ("findings",), "alarm": ("findings", "alarms")}
-    names = {finding.kind, "all", *groups[finding.level]}
-    return not names.isdisjoint(fail_on)
+    return not {finding.kind, *_GROUPS[finding.level]}.isdisjoint(fail_on)
 
 
 def kinds_in_words(findings: Iterable[Finding]) -> str:
