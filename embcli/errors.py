@@ -55,6 +55,8 @@ class InputError(EmbcliError):
     embcli.errors.InputError: sequences of lengths [1, 2] are not one array of IDs; ...
     """
 
+    model = ""  # what was given as one, and may not be meant as one
+
 
 class IdError(InputError, IndexError):
     """A token ID has no row, or is not one of a token.
@@ -94,10 +96,6 @@ class MissingFileError(InputError, FileNotFoundError):
     Traceback (most recent call last):
     embcli.errors.MissingFileError: 'nowhere.safetensors' not found as a file, ...
     """
-
-    def __init__(self, message: str | Sentence, hint: str = "", model: str = "") -> None:
-        super().__init__(message, hint)
-        self.model = model  # what was given as one, and may not be meant as one
 
 
 class LayerError(EmbcliError, ValueError):

@@ -229,21 +229,14 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 # --- what pages show is explained -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*formats.FORMATS, *formats.ALIASES])
-def test_a_format_is_explained(name):
-    assert re.search(rf"\b{name}\b", entry_of("formats").text)
-
-
-def test_each_format_of_checkpoints_is_explained():
+def test_each_command_format_finding_and_dtype_is_explained():
+    assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS, *get_args(Level)}
+    words = re.findall(r"\w+", entry_of("formats").text)
+    assert {*formats.FORMATS, *formats.ALIASES} <= {*words}
     text = entry_of("files of models").text
     assert [each.name for each in files._FORMATS if each.name not in text] == []
-
-
-def test_each_command_each_kind_of_finding_and_each_float_of_a_file_is_explained():
-    assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS, *get_args(Level)}
     dtypes = load_facts("safetensors.json")["names"]
-    words = re.findall(r"\w+", entry_of("files of models").text)
-    assert {name for name in dtypes if "F" in name} <= {*words}
+    assert {name for name in dtypes if "F" in name} <= {*re.findall(r"\w+", text)}
 
 
 # Command lines whose headings and titles are explained.

@@ -19,8 +19,7 @@ from embcli.cli import app, options
 from embcli.cli.app import command_line
 from embcli.wording import load_facts
 from tests.cases import cases, data
-from tests.runners import InProcess
-from tests.transcripts import answered, assert_height
+from tests.transcripts import answered, assert_height, printed
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = command_line().commands
@@ -150,37 +149,20 @@ def examples() -> list[str]:
 PRINTED = [each for each in examples() if not each.startswith(("embcli explore", "embcli tour"))]
 
 
-def run_pipe(in_process: InProcess, example: str) -> bytes:
-    """Run the programs of a pipe one after the other; return what the last one prints."""
-    piped = b""
-    for part in example.split(" | "):
-        command, _, file = part.partition(" < ")
-        program, *words = shlex.split(command)
-        if program == "echo":
-            piped = " ".join(words).encode()
-            continue
-
-        assert program == "embcli"
-        if file:
-            piped = Path(file).read_bytes()
-        piped = in_process.ok(*words, stdin=piped).out
-    return piped
-
-
 @pytest.mark.usefixtures("named_files")
 @pytest.mark.parametrize("example", PRINTED)
 def test_each_example_runs(in_process, monkeypatch, example):
     if "cache" in example:
         monkeypatch.setenv("EMBCLI_CACHE_DIR", "cache")
 
-    printed = run_pipe(in_process, example)
+    page = printed(in_process, example)
 
     words = shlex.split(example)
     if "-o" in words:
         written = Path(words[words.index("-o") + 1])
         assert written.stat().st_size
     else:
-        assert printed
+        assert page.strip()
 
 
 # --- what else is understood ----------------------------------------------------------------------
