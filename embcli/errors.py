@@ -227,9 +227,9 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     )
 
 
-def check_choices(parameter: str, chosen: str | Strings, names: Iterable[str]) -> Strings:
+def check_choices(parameter: str, chosen: Iterable[str], names: Iterable[str]) -> Strings:
     """Return one name, or several, as a tuple; raise InputError for one not to choose from."""
-    choices = (chosen,) if isinstance(chosen, str) else chosen
+    choices = (chosen,) if isinstance(chosen, str) else tuple(chosen)
     for name in choices:
         check_choice(parameter, name, names)
     return choices

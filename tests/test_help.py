@@ -79,7 +79,7 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb):
     for option in own:
         assert option.rich_help_panel in PANELS, option.name
         if option.name not in options._FLAGS:  # Sentences name it by its first flag.
-            assert options.flag_of(option.name) == option.opts[0]
+            assert options.flag_of(option.name) == option.opts[0], "a flag for options._FLAGS"
 
 
 def test_no_words_are_of_an_option_that_is_gone():

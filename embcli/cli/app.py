@@ -343,7 +343,7 @@ def compare(
     *,
     given: ComparedGiven,
     model: ComparedModel,
-    show: Annotated[o.Listed, some_of((*names.STEPS, "cost", "all", *names.OUTPUTS))] = None,
+    show: Annotated[o.Listed, some_of(names.COMPARED)] = None,
     gradient: bool = False,
     learning_rate: float | None = None,
     draw: bool = False,

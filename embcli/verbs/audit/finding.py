@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from embcli.errors import InputError, check_choice
+from embcli.errors import InputError, check_choices
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.records import Document
 from embcli.wording import first_of
@@ -81,10 +81,8 @@ def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
     """
     if fail_on is None:
         return ("findings",)
-    kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
+    kinds = check_choices("fail_on", fail_on, (*FAULTS, *FAULT_GROUPS))
     for kind in kinds:
-        hint = "findings is the default" if kind == "default" else ""
-        check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS), hint)
         if kind in ("all", "none") and len(kinds) > 1:
             raise InputError("{fail_on} takes {kind} only by itself", kind=kind)
     return kinds
