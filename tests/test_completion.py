@@ -69,9 +69,7 @@ CASES = {
     "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position", "input,token,hidden"},
     "embcli compare --show em": {"embedding"},
-    "embcli compare --show shared,": {
-        f"shared,{name}" for name in names.COMPARED if name != "shared"
-    },
+    "embcli compare --show shared,": {f"shared,{name}" for name in {*names.COMPARED} - {"shared"}},
     "embcli --show-completion ": set(SCRIPTS),
     "embcli lookup --file no": {"notes.txt"},
     "embcli info -o no": {"notes.txt"},

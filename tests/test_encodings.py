@@ -171,5 +171,5 @@ def test_unknown_names_are_refused_with_the_nearest(wrong, near):
 
 
 def test_a_folder_can_have_each_kind_of_file_that_is_told_by_its_suffix():
-    patterns = [*WEIGHTS, *TOKENIZERS]  # of data/model_files.json
-    assert {Path(pattern).suffix for pattern in patterns} >= SUFFIXES.keys()
+    # The names stand in data/model_files.json.
+    assert {Path(name).suffix for name in (*WEIGHTS, *TOKENIZERS)} >= SUFFIXES.keys()
