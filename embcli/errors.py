@@ -55,6 +55,8 @@ class InputError(EmbcliError):
     embcli.errors.InputError: sequences of lengths [1, 2] are not one array of IDs; ...
     """
 
+    model = ""  # what was given as one, and may not be meant as one
+
 
 class IdError(InputError, IndexError):
     """A token ID has no row, or is not one of a token.
@@ -94,10 +96,6 @@ class MissingFileError(InputError, FileNotFoundError):
     Traceback (most recent call last):
     embcli.errors.MissingFileError: 'nowhere.safetensors' not found as a file, ...
     """
-
-    def __init__(self, message: str | Sentence, hint: str = "", model: str = "") -> None:
-        super().__init__(message, hint)
-        self.model = model  # what was given as one, and may not be meant as one
 
 
 class LayerError(EmbcliError, ValueError):
@@ -229,9 +227,9 @@ def check_choice(parameter: str, name: str | None, names: Iterable[str], hint: s
     )
 
 
-def check_choices(parameter: str, chosen: str | Strings, names: Iterable[str]) -> Strings:
+def check_choices(parameter: str, chosen: Iterable[str], names: Iterable[str]) -> Strings:
     """Return one name, or several, as a tuple; raise InputError for one not to choose from."""
-    choices = (chosen,) if isinstance(chosen, str) else chosen
+    choices = (chosen,) if isinstance(chosen, str) else tuple(chosen)
     for name in choices:
         check_choice(parameter, name, names)
     return choices

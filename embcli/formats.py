@@ -80,8 +80,8 @@ def content_of(verb: str, options: Mapping[str, Any]) -> ContentKind:
         if has_gradient or not {"outputs", *OUTPUTS}.issuperset(shown):
             return "document"  # Other steps are no matrices.
     elif verb == "positions":
-        kinds = (kind_named(option("kind")), kind_named(option("named_kind")))
-        if "relative" in kinds and not option("similarity"):
+        is_relative = kind_named(option("kind")) == "relative"
+        if is_relative and not option("similarity"):
             return "batches"  # There is a row for each pair of tokens.
     return CONTENTS[verb]
 

@@ -78,6 +78,7 @@ METRICS: dict[Metric, MetricRow] = {
 MATRICES: Strings = get_args(MatrixName)
 STEPS: tuple[ComparisonStep, ...] = get_args(ComparisonStep)
 OUTPUTS: Strings = get_args(ComparedOutput)
+COMPARED: Strings = (*STEPS, *OUTPUTS, "cost", "all")  # what a comparison can show
 FAULTS: Strings = get_args(Fault)
 FAULT_GROUPS: Strings = get_args(FaultGroup)
 

@@ -384,7 +384,7 @@ def chosen_format(
         name = format.lower()
         name = ALIASES.get(name, name)
     else:
-        name = _format_of_file(kind, Path(path or ""), default)
+        name = _format_of_file(known, Path(path or ""), default)
     if name not in known:
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
@@ -406,17 +406,14 @@ def chosen_format(
     return chosen.name
 
 
-def _format_of_file(kind: ContentKind, file: Path, default: str) -> str:
-    known = formats_for(kind)
+def _format_of_file(known: Strings, file: Path, default: str) -> str:
     suffix = file.suffix.lower()
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     if suffix and not default:
-        cure: str | Sentence = "use .txt, .md, .svg, .png or .html, which a browser prints as PDF"
-        if kind != "page":
-            cure = Sentence("{format} names one of {known}", known=", ".join(known))
-        wrong = "{output} {file!r} has no known extension; {cure}"
-        raise OutputError(wrong, file=str(file), cure=cure)
+        wrong = "{output} {file!r} has no known extension; {format} names one of {known}"
+        hint = "A browser prints an .html file as PDF." if suffix == ".pdf" else ""
+        raise OutputError(wrong, hint, file=str(file), known=", ".join(known))
     return default if default in known else "table"
 
 

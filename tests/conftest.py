@@ -12,7 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 from hypothesis import HealthCheck, settings
 
 # The suite runs on all cores, and threads of one test would take those of others. numpy and torch
@@ -100,6 +102,34 @@ def _environment(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
     # Whatever a process tries to reach is refused: nothing listens on the discard port.
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+
+@pytest.fixture(scope="session")
+def made_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the texts and models that examples of help and of `explain` name."""
+    folder = tmp_path_factory.mktemp("made")
+    for name in ("book.txt", "the-verdict.txt"):
+        (folder / name).write_text("Every effort moves you, and so on. " * 400)
+
+    token = np.random.default_rng(3).standard_normal((50257, 8), np.float32)  # as many as GPT-2
+    tuned = token[:9000].copy()
+    tuned[262] += np.float32(0.1)
+    np.save(folder / "base.npy", token[:9000])
+    np.save(folder / "tuned.npy", tuned)
+    (folder / "gpt2").mkdir()
+    position = token[:64]
+    for name, rows in (("model", token[:200]), ("tuned", token[:200]), ("gpt2/model", token)):
+        tensors = {"wte.weight": rows, "wpe.weight": position}
+        safetensors.numpy.save_file(tensors, folder / f"{name}.safetensors")
+    return folder
+
+
+@pytest.fixture
+def named_files(made_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a folder with the files that examples name."""
+    monkeypatch.chdir(tmp_path)
+    for path in made_files.iterdir():
+        (tmp_path / path.name).symlink_to(path)
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,6 @@ def beginning(start: str, known: Iterable[str]) -> set[str]:
 
 
 # What is typed, and all that the last word of it may become.
-COMPARED = {*names.STEPS, "cost", "all", *names.OUTPUTS}
 CASES = {
     "embcli ": set(COMMANDS),
     "embcli --version ": set(COMMANDS),
@@ -70,7 +69,7 @@ CASES = {
     "embcli lookup --show ": set(names.MATRICES),
     "embcli lookup --show input,token,": {"input,token,position", "input,token,hidden"},
     "embcli compare --show em": {"embedding"},
-    "embcli compare --show shared,": {f"shared,{name}" for name in COMPARED - {"shared"}},
+    "embcli compare --show shared,": {f"shared,{name}" for name in {*names.COMPARED} - {"shared"}},
     "embcli --show-completion ": set(SCRIPTS),
     "embcli lookup --file no": {"notes.txt"},
     "embcli info -o no": {"notes.txt"},

@@ -19,7 +19,9 @@ from tiktoken_ext import openai_public
 import embcli
 from embcli import encodings, names
 from embcli.encodings import tiktoken as packaged
+from embcli.encodings.kinds import SUFFIXES
 from embcli.errors import InputError
+from embcli.hub.local import TOKENIZERS, WEIGHTS
 from tests.cases import cases
 
 NAMES = list(openai_public.ENCODING_CONSTRUCTORS)
@@ -166,3 +168,8 @@ def test_capitals_in_the_name_of_an_encoding_do_not_count():
 def test_unknown_names_are_refused_with_the_nearest(wrong, near):
     with pytest.raises(InputError, match=f"named '{wrong}'.*;.*{near}"):
         encodings.get(wrong)
+
+
+def test_a_folder_can_have_each_kind_of_file_that_is_told_by_its_suffix():
+    # The names stand in data/model_files.json.
+    assert {Path(name).suffix for name in (*WEIGHTS, *TOKENIZERS)} >= SUFFIXES.keys()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import pytest
-import safetensors.numpy
 import tiktoken
 import torch
 
@@ -22,6 +21,7 @@ from embcli.errors import OutputError
 from embcli.names import FAULTS
 from embcli.positions import KINDS
 from embcli.verbs import explain as glossary
+from embcli.verbs.audit.finding import Level
 from embcli.wording import load_facts
 from tests.cases import cases, data
 from tests.transcripts import on_a_small_screen
@@ -37,31 +37,6 @@ def examples_of(entry: glossary.Entry) -> list[str]:
     return [block.text for block in entry.blocks if block.kind == "command"]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the models that examples name."""
-    folder = tmp_path_factory.mktemp("models")
-    rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
-    base = rows[:9000]
-    np.save(folder / "base.npy", base)
-    tuned = base.copy()
-    tuned[262] += np.float32(0.1)
-    np.save(folder / "tuned.npy", tuned)
-    (folder / "gpt2").mkdir()
-    tensors = {"wte.weight": rows, "wpe.weight": rows[:64]}
-    safetensors.numpy.save_file(tensors, folder / "gpt2" / "model.safetensors")
-    text = "I HAD always thought Jack Gisburn rather a cheap genius. " * 8
-    (folder / "the-verdict.txt").write_text(text)
-    return folder
-
-
-@pytest.fixture
-def models(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Be in the folder with the models that examples name, and return it."""
-    monkeypatch.chdir(made)
-    return made
-
-
 def entry_of(name: str) -> glossary.Entry:
     """Return the entry that explains a name."""
     (entry,) = glossary.explain(name).entries
@@ -71,7 +46,7 @@ def entry_of(name: str) -> glossary.Entry:
 # --- examples -------------------------------------------------------------------------------------
 
 
-def test_each_example_runs(models, in_process):
+def test_each_example_runs(named_files, in_process):
     others = [entry_of("questions")]  # Its examples run below.
     lines = {line for entry in ENTRIES if entry not in others for line in examples_of(entry)}
     assert len(lines) > 40
@@ -89,7 +64,7 @@ def test_each_term_has_an_example_and_takes_few_lines():
         assert page.count("\n") <= 11, entry.word
 
 
-def test_each_answer_to_a_question_stands_on_a_screen_of_80_by_24(models, in_process):
+def test_each_answer_to_a_question_stands_on_a_screen_of_80_by_24(named_files, in_process):
     for line in examples_of(entry_of("questions")):
         on_a_small_screen(in_process, *shlex.split(line)[1:])
 
@@ -125,11 +100,15 @@ def test_the_figures_of_the_entries_are_true():
     assert f"of 1,024 tokens of gpt2, {one_hot} MB" in entry_of("one-hot").text
 
 
-def test_sentences_have_the_defaults():
+def test_sentences_have_the_defaults_and_the_limits():
     texts = [str(load_facts("tour.json")), *(entry.text for entry in glossary.entries())]
     text = " ".join(" ".join(texts).split())
-    for sentence in data(__name__)["defaults"]:
-        assert sentence.format_map(vars(names)) in text
+    facts = {**vars(names)}
+    for module, units in data(__name__)["limits"].items():
+        for name, unit in units.items():
+            facts[name] = vars(import_module(f"embcli.{module}"))[name] / unit
+    for sentence in data(__name__)["sentences"]:
+        assert sentence.format_map(facts) in text
 
 
 @cases
@@ -250,21 +229,14 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 # --- what pages show is explained -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", formats.FORMATS)
-def test_a_format_is_explained(name):
-    assert re.search(rf"\b{name}\b", entry_of("formats").text)
-
-
-def test_each_format_of_checkpoints_is_explained():
+def test_each_command_format_finding_and_dtype_is_explained():
+    assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS, *get_args(Level)}
+    words = re.findall(r"\w+", entry_of("formats").text)
+    assert {*formats.FORMATS, *formats.ALIASES} <= {*words}
     text = entry_of("files of models").text
     assert [each.name for each in files._FORMATS if each.name not in text] == []
-
-
-def test_each_command_each_kind_of_finding_and_each_float_of_a_file_is_explained():
-    assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS}
     dtypes = load_facts("safetensors.json")["names"]
-    words = re.findall(r"\w+", entry_of("files of models").text)
-    assert {name for name in dtypes if "F" in name} <= {*words}
+    assert {name for name in dtypes if "F" in name} <= {*re.findall(r"\w+", text)}
 
 
 # Command lines whose headings and titles are explained.
@@ -322,7 +294,7 @@ def _spelled(name: str) -> str:
 
 
 @pytest.mark.parametrize("line", PAGES)
-def test_each_word_of_a_heading_is_explained(line, models, in_process):
+def test_each_word_of_a_heading_is_explained(line, named_files, in_process):
     page = in_process(*shlex.split(line), COLUMNS="160").text
     for heading in filter(None, headings(page)):
         assert unexplained(heading) == set()

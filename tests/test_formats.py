@@ -19,9 +19,9 @@ from pyarrow import parquet
 import embcli as package
 from embcli import encodings
 from embcli.cli.app import COMMANDS
-from embcli.cli.command import NUMBERS
+from embcli.cli.command import NUMBERS, PAGE
 from embcli.formats import CONTENTS, DataFormat
-from embcli.result import PageStyle
+from embcli.result import _WITHOUT_BARE, PageStyle
 from embcli.seeded_layers.seeded import Seeded
 from embcli.wording import load_facts
 from tests.oracles import assert_same_bits, live, normal
@@ -145,3 +145,5 @@ def test_each_option_of_a_page_is_part_of_its_style():
     options = {flag.name for group in NUMBERS for flag in group.flags()}
     style = {field.name for field in fields(PageStyle)}
     assert options - {"color", "format", "output"} == style - {"keeps_precision"}
+    without_bare = {verb for verb, (command, _) in COMMANDS.items() if command.view == PAGE}
+    assert without_bare == {*_WITHOUT_BARE}

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, processors
 
 from embcli.cli.app import COMMANDS
-from embcli.cli.groups import LayerOptions, ReadingOptions
+from embcli.cli.groups import Given, LayerOptions, ReadingOptions
 from embcli.cli.options import flag_of
 from tests import transcripts
 from tests.cases import cases, data
@@ -313,5 +313,5 @@ def test_an_option_of_a_model_has_an_effect_or_is_refused(in_process, gpt2, line
 
 
 def test_each_option_of_a_model_has_a_value_here():
-    fields = [*ReadingOptions.flags(), *LayerOptions.flags()]
-    assert {"special", *(flag.name for flag in fields)} == VALUES.keys()
+    fields = [*ReadingOptions.flags(), *LayerOptions.flags(), *Given.flags()]
+    assert {flag.name for flag in fields} - {"text", "file", "ids"} == VALUES.keys()

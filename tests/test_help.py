@@ -6,21 +6,20 @@ The pages of help stand in tests/pages/VERB/help.txt.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
 from pathlib import Path
 from string import Formatter
 
-import numpy as np
 import pytest
-import safetensors.numpy
 
-from embcli.cli import options
+import embcli
+from embcli.cli import app, options
 from embcli.cli.app import command_line
 from embcli.wording import load_facts
-from tests.cases import data
-from tests.runners import InProcess
-from tests.transcripts import answered, assert_height
+from tests.cases import cases, data
+from tests.transcripts import answered, assert_height, printed
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = command_line().commands
@@ -30,6 +29,7 @@ SENTENCES = ("Sentence", "Error")  # how the names of classes end that take a te
 CHECKS = ("Parameter", "check_choice", "check_choices", "check_number", "whole_number")
 PANELS = ("Input", "Model", "View", "Output")
 MOST_OPTIONS = 30
+NAMED_OPTION = rf"(?:\b({'|'.join(COMMANDS)})(?: [A-Z]\w*)* )?(?<![\w-])(--[a-z][a-z-]+)"
 
 
 # --- the pages ------------------------------------------------------------------------------------
@@ -73,11 +73,13 @@ def test_a_width_that_no_terminal_has_is_limited(in_process, words):
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb):
-    options = [each for each in COMMANDS[verb].params if each.opts[0].startswith("-")]
+    own = [each for each in COMMANDS[verb].params if each.opts[0].startswith("-")]
 
-    assert len(options) <= MOST_OPTIONS
-    for option in options:
+    assert len(own) <= MOST_OPTIONS
+    for option in own:
         assert option.rich_help_panel in PANELS, option.name
+        if option.name not in options._FLAGS:  # Sentences name it by its first flag.
+            assert options.flag_of(option.name) == option.opts[0], "a flag for options._FLAGS"
 
 
 def test_no_words_are_of_an_option_that_is_gone():
@@ -86,16 +88,35 @@ def test_no_words_are_of_an_option_that_is_gone():
         assert words.keys() <= names.get(owner, PARAMETERS), owner
 
 
+def test_a_command_has_the_defaults_of_its_verb():
+    for verb, (command, _) in app.COMMANDS.items():
+        of_verb = inspect.signature(getattr(embcli.Model, verb, command.function)).parameters
+        for name, own in inspect.signature(command.function).parameters.items():
+            assert own.default in (None, of_verb.get(name, own).default), (verb, name)
+
+
+@cases
+def test_a_default_in_the_help_is_what_is_done_without_the_option(in_process, line, option):
+    words = line.split()
+    assert in_process.ok(*words, *option.split()).out == in_process.ok(*words).out
+
+
 # --- names of options -----------------------------------------------------------------------------
 
 
-def test_words_name_options_that_there_are():
-    flags = {flag for name in COMMANDS for each in COMMANDS[name].params for flag in each.opts}
+def test_words_name_options_that_there_are_and_of_the_command_before_them():
+    """A command, words in capitals, and an option: `diff BASE TUNED --tokens` in a sentence."""
+    known = {"": {*data(__name__)["flags of others"]}}
+    for verb, command in COMMANDS.items():
+        known[verb] = {"--help"}.union(*(each.opts for each in command.params))
+        known[""] |= known[verb]
     unknown = []
     for path in (ROOT / "README.md", *(ROOT / "embcli").rglob("*.*")):
         if path.suffix in (".py", ".md", ".json") and path.name != "hints.json":
-            named = {*re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text())}
-            unknown += [(path.name, flag) for flag in named - flags.union(data(__name__))]
+            text = " ".join(path.read_text().split())
+            for verb, flag in re.findall(NAMED_OPTION, text):
+                if flag not in known[verb]:
+                    unknown.append((path.name, verb, flag))
     assert not unknown
 
 
@@ -128,64 +149,20 @@ def examples() -> list[str]:
 PRINTED = [each for each in examples() if not each.startswith(("embcli explore", "embcli tour"))]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that examples name."""
-    folder = tmp_path_factory.mktemp("made")
-    for name in ("book.txt", "the-verdict.txt"):
-        (folder / name).write_text("Every effort moves you, and so on.\n" * 400)
-
-    token = np.random.default_rng(1).standard_normal((50257, 8), np.float32)  # GPT-2 has as many.
-    position = np.eye(8, dtype=np.float32)
-    few = {"wte.weight": token[:200], "wpe.weight": position}
-    safetensors.numpy.save_file(few, folder / "model.safetensors")
-    safetensors.numpy.save_file(few, folder / "tuned.safetensors")
-
-    (folder / "gpt2").mkdir()
-    whole = {"wte.weight": token, "wpe.weight": position}
-    safetensors.numpy.save_file(whole, folder / "gpt2" / "model.safetensors")
-    return folder
-
-
-@pytest.fixture
-def _files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go to a folder with the files that examples name."""
-    monkeypatch.chdir(tmp_path)
-    for path in made.iterdir():
-        (tmp_path / path.name).symlink_to(path)
-
-
-def run_pipe(in_process: InProcess, example: str) -> bytes:
-    """Run the programs of a pipe one after the other; return what the last one prints."""
-    piped = b""
-    for part in example.split(" | "):
-        command, _, file = part.partition(" < ")
-        program, *words = shlex.split(command)
-        if program == "echo":
-            piped = " ".join(words).encode()
-            continue
-
-        assert program == "embcli"
-        if file:
-            piped = Path(file).read_bytes()
-        piped = in_process.ok(*words, stdin=piped).out
-    return piped
-
-
-@pytest.mark.usefixtures("_files")
+@pytest.mark.usefixtures("named_files")
 @pytest.mark.parametrize("example", PRINTED)
 def test_each_example_runs(in_process, monkeypatch, example):
     if "cache" in example:
         monkeypatch.setenv("EMBCLI_CACHE_DIR", "cache")
 
-    printed = run_pipe(in_process, example)
+    page = printed(in_process, example)
 
     words = shlex.split(example)
     if "-o" in words:
         written = Path(words[words.index("-o") + 1])
         assert written.stat().st_size
     else:
-        assert printed
+        assert page.strip()
 
 
 # --- what else is understood ----------------------------------------------------------------------

@@ -9,22 +9,20 @@ import doctest
 import re
 import shlex
 import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from subprocess import PIPE
 
-import numpy as np
 import pytest
-import safetensors.numpy
 
 import embcli.__main__
+from embcli.cli.app import COMMANDS
 from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from tests.explored import settle
-from tests.runners import TIMEOUT, InProcess
+from tests.runners import InProcess
+from tests.transcripts import printed
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -64,24 +62,6 @@ def with_output(in_process: InProcess, example: re.Match[str]) -> str:
     found = printed(in_process, command)
     output = kept if is_same(found, kept) else found
     return f"$ {command}\n{output}"
-
-
-def printed(in_process: InProcess, command: str) -> str:
-    """Return what a line of pipes prints, one after the other: a shell runs what is not embcli."""
-    output = b""
-    for pipe in command.split(" && "):
-        piped = b""
-        for part in pipe.split(" | "):
-            if part.startswith("embcli "):
-                words = shlex.split(part)[1:]
-                piped = in_process.ok(*words, stdin=piped, suggestions=True, COLUMNS="80").out
-            else:
-                piped = subprocess.run(
-                    ["bash", "-c", part], input=piped, stdout=PIPE, timeout=TIMEOUT, check=True
-                ).stdout
-        output += piped
-    text = output.decode().replace("\r\n", "\n")
-    return text if text.endswith("\n") else f"{text}\n"
 
 
 def is_same(found: str, kept: str) -> bool:
@@ -175,6 +155,11 @@ def test_ci_installs_and_tests_as_the_readme_says(command):
     assert command in (ROOT / ".ci" / "run").read_text()
 
 
+def test_ci_tries_each_command_on_the_smallest_versions():
+    tried = (ROOT / ".ci" / "smallest").read_text()
+    assert [name for name in COMMANDS if f" embcli {name}" not in tried] == []
+
+
 def commands_in_the_readme() -> list[str]:
     """Return the commands outside of examples: in lines of their own, and in sentences."""
     text = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
@@ -183,18 +168,14 @@ def commands_in_the_readme() -> list[str]:
     return [*in_lines, *(" ".join(command.split()) for command in in_sentences)]
 
 
-def test_commands_on_models_and_entries_that_the_readme_names_are_there(
-    in_process, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
-    safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "model.safetensors")
+@pytest.mark.usefixtures("named_files")
+def test_commands_on_models_and_entries_that_the_readme_names_are_there(in_process):
     is_checked = re.compile("embcli explain|(?!embcli explore).*(~/gpt2|org/)")
     commands = sorted({*filter(is_checked.match, commands_in_the_readme())})
     assert len(commands) > 15
 
     for command in commands:
-        line = re.sub("~/gpt2|org/[a-z]+", "model.safetensors", command.replace(",org/name", ""))
+        line = re.sub("~/gpt2|org/[a-z]+", "gpt2", command.replace(",org/name", ""))
         assert in_process(*shlex.split(line)[1:]).status == 0, line
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
-from tests.runners import InProcess
+from tests.runners import TIMEOUT, InProcess
 from tests.snapshots import PAGES
 
 PROMPT = "$ embcli"
@@ -28,6 +30,24 @@ def session(in_process: InProcess, *commands: str, stdin: str = "") -> str:
         ran = in_process(*shlex.split(command), stdin=stdin, COLUMNS="80")
         shown.append(f"{PROMPT} {command}\n{ran.text}{ran.err}")
     return "\n".join(shown)
+
+
+def printed(in_process: InProcess, command: str) -> str:
+    """Return what a line of pipes prints, one after the other: a shell runs what is not embcli."""
+    output = b""
+    for pipe in command.split(" && "):
+        piped = b""
+        for part in pipe.split(" | "):
+            if part.startswith("embcli "):
+                words = shlex.split(part)[1:]
+                piped = in_process.ok(*words, stdin=piped, suggestions=True, COLUMNS="80").out
+            else:
+                piped = subprocess.run(
+                    ["bash", "-c", part], input=piped, stdout=PIPE, timeout=TIMEOUT, check=True
+                ).stdout
+        output += piped
+    text = output.decode().replace("\r\n", "\n")
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def document_of(in_process: InProcess, *words: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from embcli.cli.groups import (
 from embcli.cli.hints import cure_of, cure_of_words, refuse_slips, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
-from embcli.errors import InputError, MissingFileError, OutputError
+from embcli.errors import InputError, OutputError
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS, check_options
 from embcli.wording import counted
@@ -168,7 +168,7 @@ def run(words: Sequence[str], finish: Finish = Command.write) -> object:
         message = " ".join(error.format_message().split())
         called = f"{PROGRAM} {command}".rstrip()
         raise InputError(message, f"{cure} Try '{called} --help' for help.".lstrip()) from None
-    except MissingFileError as error:
+    except InputError as error:
         error.hint = cure_of_words("models", [error.model], first) or error.hint
         raise
 
@@ -343,7 +343,7 @@ def compare(
     *,
     given: ComparedGiven,
     model: ComparedModel,
-    show: Annotated[o.Listed, some_of((*names.STEPS, "cost", "all", *names.OUTPUTS))] = None,
+    show: Annotated[o.Listed, some_of(names.COMPARED)] = None,
     gradient: bool = False,
     learning_rate: float | None = None,
     draw: bool = False,
@@ -395,7 +395,7 @@ def positions(
     """Show how a position becomes a vector.
 
     As learned, sinusoidal, relative or rotary positions, or as in a real model. A page shows
-    positions 0 to 15, unless you choose T or rows.
+    the first positions, unless you choose T or rows.
 
     # waves of growing length, as colours
     embcli positions sinusoidal --context-length 32 --dim 64 --heat
@@ -708,7 +708,7 @@ def decode(
     embcli decode --encoding gpt-4o 13225
 
     # all IDs from a pipe
-    embcli tokenize -f ids < book.txt | embcli decode
+    embcli tokenize --file book.txt -f ids | embcli decode
     """
     token_ids = read_ids(" ".join(ids) if ids else None)
     from embcli.verbs import decode as verb

@@ -17,7 +17,7 @@ from embcli.cli import options as o
 from embcli.cli.console import PrintedNotes
 from embcli.cli.input import read
 from embcli.cli.options import as_flag, some_of
-from embcli.errors import InputError, MissingFileError, Notes
+from embcli.errors import InputError, Notes
 from embcli.formats import FORMATS
 from embcli.names import Strings
 from embcli.positions import KINDS, kind_named
@@ -183,16 +183,17 @@ class BatchModel(EncodingOption, LayerOptions):
 class KindAndPath(OptionGroup):
     """A kind of positions and a model; the first argument can be the one or the other."""
 
-    named_kind: Annotated[str | None, some_of(KINDS)] = None
+    kind: Annotated[str | None, some_of(KINDS)] = None
     named: o.ModelPath = None
 
     def chosen(self) -> tuple[Any, str | None]:
         """Return the kind, which the library checks, and the path."""
-        kind = kind_named(self.named_kind)
+        kind = kind_named(self.kind)
         if kind in (None, *KINDS) or self.named is not None:
             return kind, self.named
-        is_path = os.access(kind, os.F_OK) or not kind.isalpha()
-        return (None, kind) if is_path else (kind, None)
+        if os.access(kind, os.F_OK) or not kind.isalpha():
+            return None, kind
+        return kind, None
 
 
 class Precision(OptionGroup):
@@ -267,6 +268,9 @@ def is_given(value: object) -> bool:
 def one_path(argument: str | None, option: str | None) -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
-        wrong = f"{argument!r} and --from name the same thing, the model; give one of them"
-        raise MissingFileError(wrong, "", argument)
+        error = InputError(
+            f"{argument!r} and --from name the same thing, the model; give one of them"
+        )
+        error.model = argument
+        raise error
     return argument if option is None else option

@@ -27,6 +27,7 @@ _FACTS = vars(names) | {
     "MODEL": "A model: file, folder, name in the Hugging Face cache, or hf://org/name.",
     "KINDS": or_list(KINDS),
     "MATRICES": ", ".join(names.MATRICES),
+    "COMPARED": ", ".join(names.COMPARED),
     "JOINED_KINDS": ", ".join(JOINED_KINDS),
     "FAULTS": ", ".join((*names.FAULT_GROUPS, *names.FAULTS)),
     "FORMATS": or_list(tuple(FORMATS)),

@@ -197,7 +197,9 @@ def snapshot(name: str) -> Path:
     match = _MODEL.fullmatch(name)
     if match is None:
         reason = "not found as a file or a folder, and not a name like org/name or name@main"
-        raise MissingFileError(f"{quoted(name)} {reason}", _near_file(name), name)
+        error = MissingFileError(f"{quoted(name)} {reason}", _near_file(name))
+        error.model = name
+        raise error
     model = match["name"]
     cache = cache_folder()
     folders = [cache / f"models--{model.replace('/', '--')}"]
@@ -227,12 +229,13 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
         hint = f"did you mean {OLLAMA}{model}? Or"
     full_name = model if "/" in model else with_organisation(model)
     over_network = f"read hf://{full_name} over the network, or " if full_name else ""
-    return MissingFileError(
+    error = MissingFileError(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
         f"{str(cache)!r}",
         f"{hint} {over_network}run hf download {full_name or f'ORG/{model}'}",
-        model,
     )
+    error.model = model
+    return error
 
 
 def with_organisation(model: str) -> str:

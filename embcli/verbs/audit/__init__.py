@@ -23,6 +23,7 @@ from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
 from embcli.verbs.audit.finding import (
     Finding,
+    Level,
     Verdict,
     checked_kinds,
     fails,
@@ -74,7 +75,7 @@ class Audit(Result, verb="audit"):
             counts[finding.kind] += finding.rows
         return counts
 
-    def kinds(self, level: str) -> tuple[Fault, ...]:
+    def kinds(self, level: Level) -> tuple[Fault, ...]:
         """Return the kinds of the findings of a level."""
         found = {finding.kind for finding in self.findings if finding.level == level}
         return tuple(kind for kind in FAULTS if kind in found)

@@ -11,13 +11,19 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from embcli.errors import InputError, check_choice
-from embcli.names import FAULT_GROUPS, FAULTS, Fault, Strings, TokenLayer
+from embcli.errors import InputError, check_choices
+from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.records import Document
 from embcli.wording import first_of
 
 Level = Literal["remark", "finding", "alarm"]
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
+# By the level of a finding, the groups that give status 1 for it, whatever its kind.
+_GROUPS: dict[Level, tuple[FaultGroup, ...]] = {
+    "remark": ("all",),
+    "finding": ("all", "findings"),
+    "alarm": ("all", "findings", "alarms"),
+}
 _MOST_IDS = 1000  # of a finding, as data
 
 
@@ -75,10 +81,8 @@ def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
     """
     if fail_on is None:
         return ("findings",)
-    kinds = (fail_on,) if isinstance(fail_on, str) else tuple(fail_on)
+    kinds = check_choices("fail_on", fail_on, (*FAULTS, *FAULT_GROUPS))
     for kind in kinds:
-        hint = "findings is the default" if kind == "default" else ""
-        check_choice("fail_on", kind, (*FAULTS, *FAULT_GROUPS), hint)
         if kind in ("all", "none") and len(kinds) > 1:
             raise InputError("{fail_on} takes {kind} only by itself", kind=kind)
     return kinds
@@ -86,9 +90,7 @@ def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
 
 def fails(finding: Finding, fail_on: Strings) -> bool:
     """Return whether a finding gives status 1: by its kind, or by the group of its level."""
-    groups = {"remark": (), "finding": ("findings",), "alarm": ("findings", "alarms")}
-    names = {finding.kind, "all", *groups[finding.level]}
-    return not names.isdisjoint(fail_on)
+    return not {finding.kind, *_GROUPS[finding.level]}.isdisjoint(fail_on)
 
 
 def kinds_in_words(findings: Iterable[Finding]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from embcli.errors import check_choices, check_number, refuse_too_large
 from embcli.formats import ContentKind, content_of
 from embcli.layer import shape_of
-from embcli.names import COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
+from embcli.names import COMPARED, COMPARED_IDS, DEFAULT_SEED, OUTPUTS, STEPS
 from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces, run_of
 from embcli.result import Result
@@ -114,7 +114,7 @@ def compare(
     notes = model.notes.begun()
     tokens = model.tokens(text, special, notes=notes, has_added=not no_added)
     if show is not None:
-        show = check_choices("show", show, (*STEPS, *OUTPUTS, "cost", "all"))
+        show = check_choices("show", show, COMPARED)
         if "all" in show:
             show = (*STEPS, "cost")
     if learning_rate is not None:
