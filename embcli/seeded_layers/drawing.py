@@ -55,10 +55,6 @@ class DrawnLayer(Layer):
     def __init__(self, seeded: Seeded, name: str) -> None:
         self.name = name
         self.shape = seeded.shapes[name]
-        self.build = {
-            "torch": str(torch.__version__),
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        }
         self._seeded = seeded
         self._stream = RandomStream(seeded, name)
         self._lock = Lock()

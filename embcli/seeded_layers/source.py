@@ -6,7 +6,6 @@ A kept layer needs no torch, whose import takes longer than a lookup.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -44,10 +43,8 @@ class KeptLayer(Layer):
     dtype = "float32"
 
     def __init__(self, matrix: np.ndarray) -> None:
-        build = this_build()
         rows, dim = matrix.shape
         self.shape = (rows, dim)
-        self.build = {"torch": build.version, "cpu_capability": build.capability}
         self._matrix = matrix
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
@@ -79,18 +76,16 @@ class SeededSource:
         return self.seeded.shapes.get(name)
 
     def open(self, wanted: Wanted, notes: Notes) -> Layers:
-        layers = {}
-        build: Mapping[str, str] = {}
+        layers: dict[str, Layer] = {}
         for name, ids in wanted.items():
-            layer: Layer
             if ids is not None and not ids.size:  # Nobody sees a row.
-                layer = KeptLayer(np.broadcast_to(np.float32(0), self.seeded.shapes[name]))
+                layers[name] = KeptLayer(np.broadcast_to(np.float32(0), self.seeded.shapes[name]))
             else:
-                layer = self._kept(name) or self._drawn(name, ids, notes)
-            layers[name] = layer
-            build = build or layer.build
+                layers[name] = self._kept(name) or self._drawn(name, ids, notes)
         shapes = {name: layer.shape for name, layer in layers.items()}
-        return Layers(layers, Origin(shapes, self.seeded.seed, build))
+        build = this_build()
+        drawn_by = {"torch": build.version, "cpu_capability": build.capability}
+        return Layers(layers, Origin(shapes, self.seeded.seed, drawn_by))
 
     def _kept(self, name: str) -> KeptLayer | None:
         if self.store is None:
