@@ -84,7 +84,6 @@ class Layer(ABC):
     # `dtype` is that of the stored numbers, as numpy names it, such as "bfloat16"; rows are always
     # float32.
     dtype: str
-    computed_from: tuple[Layer, ...] = ()
     rounded_values: int = 0  # how many of the values read so far float32 does not hold exactly
 
     @abstractmethod
@@ -94,13 +93,11 @@ class Layer(ABC):
         The IDs are in range, and were announced to `open`.
         """
 
-    def load(self) -> None:
+    def load(self) -> None:  # noqa: B027 - Only a file can be remote.
         """Announce that all rows will be read: those of a remote file are then read at once.
 
         Raises InputError if they are too many.
         """
-        for layer in self.computed_from:
-            layer.load()
 
     def whole(self) -> np.ndarray:
         """Return all rows, (V, D) float32."""

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple
 
 from embcli.binary import Binary, quoted
 from embcli.errors import Notes, refuse_too_large
@@ -130,7 +130,8 @@ class _Archive(NamedTuple):
         dtype = weight.dtype
         storage = weight.storage
         if storage is None:
-            return Tensor(name, weight.shape, dtype, 0, binary, 0, matrix=_without_numbers)
+            reason = "it is negated or without data, so it has no plain numbers"
+            return Tensor(name, weight.shape, dtype, 0, binary, 0, unreadable=reason)
 
         member = self.members.get(f"{self.folder}/data/{storage.key}")
         if member is None:
@@ -148,12 +149,6 @@ class _Archive(NamedTuple):
             size = storage.size
         start = storage_start + weight.first * _item_size(dtype)
         return Tensor(name, weight.shape, dtype, size, binary, start, weight.strides)
-
-
-def _without_numbers(tensor: Tensor) -> NoReturn:
-    raise tensor.binary.file_error(
-        f"{tensor} is negated or without data, so it has no plain numbers"
-    )
 
 
 def _named_weights(root: Any, default_name: str) -> dict[str, _Weight]:

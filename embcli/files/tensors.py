@@ -26,8 +26,7 @@ class StoredLayer(Layer):
     """A matrix whose numbers are widened to float32 when its rows are read.
 
     `read` returns rows by ascending IDs, (n,) int64, as they are stored, (n, width). `load` is that
-    of the layer, for a file that can be remote; a matrix that is computed from other layers loads
-    them.
+    of the layer, for a file that can be remote.
     """
 
     def __init__(
@@ -35,17 +34,15 @@ class StoredLayer(Layer):
         shape: Shape,
         numbers: StoredDtype,
         read: RowsOf,
-        load: Callable[[], None] | None = None,
-        computed_from: tuple[Layer, ...] = (),
+        load: Callable[[], None] = lambda: None,
     ) -> None:
         rows, dim = shape
         self.shape = (rows, dim)
         self.dtype = numbers.name
         self._numbers = numbers
         self._read = read
-        self._load = load or super().load
+        self._load = load
         self._rounded = np.zeros(rows, np.int64)  # how many values of each row were rounded
-        self.computed_from = computed_from
 
     def load(self) -> None:
         self._load()
@@ -94,9 +91,17 @@ def computed_layer(
     computed_rows: RowsOf,
     computed_from: tuple[Layer, ...] = (),
 ) -> StoredLayer:
-    """Return a matrix of a tensor's shape and dtype, whose float32 rows a function computes."""
+    """Return a matrix of a tensor's shape and dtype, whose float32 rows a function computes.
+
+    If all its rows will be read, those of the layers that it is computed from are loaded.
+    """
+
+    def load() -> None:
+        for layer in computed_from:
+            layer.load()
+
     numbers = STORED_DTYPES["float32"]._replace(name=described.dtype)
-    return StoredLayer(described.shape, numbers, computed_rows, computed_from=computed_from)
+    return StoredLayer(described.shape, numbers, computed_rows, load)
 
 
 class _Items(NamedTuple):
