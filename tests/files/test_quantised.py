@@ -15,7 +15,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import embcli
+from embcli.binary import Binary
 from embcli.errors import InputError
+from embcli.files import open_tensors
+from embcli.files.quantised import UnpackedTensors
 from tests.cases import cases
 from tests.transcripts import document_of
 
@@ -108,6 +111,14 @@ def test_weight_scale_inv_multiplies_blocks_of_which_the_last_can_be_smaller(tmp
     whole_scale = np.repeat(by_row, block_columns, axis=1)[:, :DIM]
     expected = numbers.astype(np.float32) * whole_scale
     check(tmp_path, {"weight": numbers, "weight_scale_inv": scale}, expected, config)
+
+
+def test_who_reads_all_rows_announces_the_scales_too(tmp_path, monkeypatch):
+    saved(tmp_path, {"weight": int8_numbers(), "weight_scale": scales(ROWS, 1)})
+    announced = []
+    monkeypatch.setattr(Binary, "load", lambda self, byte_range, what: announced.append(what))
+    UnpackedTensors(open_tensors(tmp_path / "model.safetensors"), {}).layer(TOKEN).whole()
+    assert announced == [f"'{TOKEN}'", f"'{TOKEN}_scale'"]
 
 
 @cases
