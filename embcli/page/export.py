@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, cast
@@ -33,7 +34,6 @@ from embcli.page.parts import (
     Sheets,
     Title,
     TypedCommand,
-    parts_of,
     safe_text,
     title,
 )
@@ -233,20 +233,31 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
 
 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
-    """Return the lines of a page, whose texts are wrapped if a slide shows it much larger then.
+    """Return the lines of a page, as wide as makes a slide show them largest.
 
-    Its tables and drawings are as wide as a slide allows.
+    A narrower page is taken only if it shows all that the widest one does.
     """
-    console = PageConsole(medium, SLIDE_COLUMNS, "truecolor")
-    parts: list[RenderableType] = []
-    for part in parts_of(page, console, console.options):
-        if not isinstance(part, Text) or part.no_wrap:
-            segments = _segments(part, console, SLIDE_COLUMNS)  # type: ignore[arg-type]
-            part = Segments(segments)
-        parts.append(part)
-    widths = range(SLIDE_COLUMNS, SHORT_SLIDE - 1, -4)
-    pages = [_lines(Group(*parts), width, medium) for width in widths]
+    pages = [_lines(page, SLIDE_COLUMNS, medium)]
+    shown = _characters(pages[0])
+    for width in range(SLIDE_COLUMNS - 4, SHORT_SLIDE - 1, -4):
+        lines = _lines(page, width, medium._replace(widest=width))
+        if shown <= _characters(lines):
+            pages.append(lines)
     return max(pages, key=lambda lines: round(slide_scale(lines), 1))
+
+
+def _characters(lines: Sequence[Sequence[Segment]]) -> Counter[str]:
+    """Return how often lines show each character that is no part of a frame.
+
+    A cell of a strip of colours counts as one, so that shorter strips show less.
+    """
+    characters: Counter[str] = Counter()
+    for segment in chain.from_iterable(lines):
+        is_colored = segment.style and "svg" in segment.style.meta
+        characters.update(segment.text.replace(" ", "█") if is_colored else segment.text)
+    for frame in " ─│":
+        del characters[frame]
+    return characters
 
 
 def _html(page: RenderableType, width: int, background: Background, frame: Frame | None) -> str:
