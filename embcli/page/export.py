@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -223,8 +224,7 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         raise OutputError(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
     heading = title(frame.heading)
     heading.truncate(LONGEST_HEADING, overflow="ellipsis")
-    has_one_line = heading.cell_len <= SLIDE_COLUMNS
-    columns = SLIDE_COLUMNS if has_one_line else HEADING_COLUMNS
+    columns = SLIDE_COLUMNS if heading.cell_len <= SLIDE_COLUMNS else HEADING_COLUMNS
     source = safe_text(frame.source, "dim")
     source.truncate(LONGEST_SOURCE, overflow="ellipsis")
     return slide(
@@ -352,7 +352,7 @@ def _drawn(text: str) -> bytes:
 
 
 def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
-    """Say which character of a picture no font of this machine has, if one has none.
+    """Say which characters of a picture no font of this machine has, if there are any.
 
     Monospace fonts have the letters of Europe and the symbols of pages; of all others, one of each
     128 in Unicode's order is tried, as a script has about as many.
@@ -360,13 +360,15 @@ def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
     others = sorted(set(re.findall(r"[\u0590-\u1fff\u2c00-\U0010ffff]", svg)))
     tried = {ord(character) >> 7: character for character in others}
     box = _drawn("\U0010fffd")  # a character for private use
+    missing = []
     for character in [*tried.values()][:_MOST_TRIED]:
         if _drawn(character) == box:
-            remark(
-                f"no font of this machine has {character!r}, so the PNG shows a box for it; "
-                "SVG and HTML use the fonts of their viewer"
-            )
-            return
+            missing.append(unicodedata.name(character, repr(character)))
+    if missing:
+        remark(
+            f"no font of this machine has {', '.join(missing)}, so the PNG shows boxes; SVG and "
+            "HTML use the fonts of their viewer; on Debian: apt install fonts-noto"
+        )
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:

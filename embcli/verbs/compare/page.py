@@ -16,8 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from embcli.encodings.tiktoken import DEFINITIONS
-from embcli.names import DEFAULT_ENCODING, OUTPUTS, STEPS, ComparisonStep
+from embcli.names import OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
     Flow,
     Hint,
@@ -86,14 +85,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
-    size = len(comparison.weight)
-    of_lookup = DEFINITIONS[DEFAULT_ENCODING].vocabulary_size
-    other_rows = ""
-    # torch draws the last 16 numbers again, unless the matrix has whole blocks of 16.
-    needed = comparison.tokens.ids.max(initial=0) + 1
-    if needed == size != of_lookup and comparison.weight.size % 16:
-        other_rows = f", not those of lookup, whose V is {of_lookup:,}"
-    yield from origin_lines(comparison.origin, other_rows)
+    yield from origin_lines(comparison.origin, "; another V, as lookup's, can give other rows")
 
 
 def _heading(comparison: Comparison) -> RenderResult:
