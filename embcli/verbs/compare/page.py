@@ -85,7 +85,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
-    yield from origin_lines(comparison.origin, "; another V, as lookup's, can give other rows")
+    yield from origin_lines(comparison.origin, "; another V can give other rows")
 
 
 def _heading(comparison: Comparison) -> RenderResult:
