@@ -421,8 +421,7 @@ def _gradient_table(
     left_out = {"gaps": gaps, "rows_left_out": missing}
     table = _pair_table(comparison, pair, labels, width, **left_out)
     if len(table.blocks) == 1 and pair.verdict.identical:  # Each row would be there twice.
-        both = Values(pair.embedding, "embedding = linear")
-        return _matrix(comparison, labels, [both], **left_out)
+        return _matrix(comparison, labels, [Values(pair.embedding)], **left_out)
     return table
 
 
