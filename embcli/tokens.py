@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -342,7 +342,7 @@ _SHOWN = {
     "␣": "\\u2423",
     "◌": "\\u25cc",
 }
-_MARKS = ("Mn", "Me")  # categories of combining marks that take no cell of their own
+_MARKS = ("Mn", "Me", "Mc")  # categories of combining marks
 # Characters that terminals join with their neighbours, or draw in different widths.
 _JOINING = {
     "\u200d",
@@ -354,17 +354,18 @@ _JOINING = {
 }
 
 
-def varies_in_width(character: str) -> bool:
+def varies_in_width(character: str, in_picture: bool = False) -> bool:
     """Return whether terminals disagree on the cells of a character, or of what it joins.
 
-    They do on those of spacing marks and viramas.
+    They do on those of spacing marks and viramas, which fit their cells in a picture.
     """
     is_virama = unicodedata.combining(character) == 9
-    return is_virama or unicodedata.category(character) == "Mc" or character in _JOINING
+    is_fitted = is_virama or unicodedata.category(character) == "Mc"
+    return (is_fitted and not in_picture) or character in _JOINING
 
 
-def shown(token: bytes | None) -> str:
-    r"""Return a token for one line of a terminal, in a known width; no two tokens look alike.
+def shown(token: bytes | None, in_picture: bool = False) -> str:
+    r"""Return a token for one line of a page, in a known width; no two tokens look alike.
 
     Spaces are visible, and combining marks without a letter are on a dotted circle. Control
     characters, bidi controls, others that cannot be printed, and those whose width is not known are
@@ -382,10 +383,11 @@ def shown(token: bytes | None) -> str:
     if text.isascii() and text.isprintable() and "\\" not in text:
         # Most tokens are like this, and it is ten times as fast.
         return text.replace(" ", _SHOWN[" "])
-    return "".join(map(_shown_character, text, f" {text}"))  # each with the one before it
+    characters = map(_shown_character, text, f" {text}", repeat(in_picture))
+    return "".join(characters)  # each with the one before it
 
 
-def _shown_character(character: str, previous: str) -> str:
+def _shown_character(character: str, previous: str, in_picture: bool) -> str:
     r"""Return a character as it is, on a dotted circle, or as an escape: `\x1b`, `\u202e`.
 
     Only ASCII is written with `\x`: from `\x80` on, such an escape means a byte that is not a
@@ -393,9 +395,10 @@ def _shown_character(character: str, previous: str) -> str:
     """
     if character in _SHOWN:
         return _SHOWN[character]
-    if not character.isprintable() or varies_in_width(character):
+    if not character.isprintable() or varies_in_width(character, in_picture):
         return _escape(character)
-    has_base = previous.isalpha() or unicodedata.category(previous) in _MARKS
+    is_after_mark = unicodedata.category(previous) in _MARKS
+    has_base = previous.isalpha() or (is_after_mark and not varies_in_width(previous, in_picture))
     is_mark = unicodedata.category(character) in _MARKS
     return f"◌{character}" if is_mark and not has_base else character
 

@@ -91,7 +91,7 @@ def test_neighbours_under_cosine_are_mapped_at_length_1():
 
     first, second = sizes[:2] ** 2 / (sizes**2).sum()
     page = " ".join(str(result).split())
-    assert f"{first:.1%} of the variance of these rows; up: the second, {second:.1%}" in page
+    assert f"components, {first:.1%} and {second:.1%} of the variance" in page
     assert "scaled to length 1" in page
     assert page.count("●") == 10
 

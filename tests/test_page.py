@@ -11,6 +11,7 @@ import math
 import re
 import shlex
 import sys
+import unicodedata
 import xml.etree.ElementTree as ET
 from itertools import groupby, pairwise
 
@@ -544,20 +545,15 @@ def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(values, size
     columns=st.integers(1, 5000),
     available=st.integers(1, 300),
     columns_per_cell=st.sampled_from([1, 4]),
-    is_sampled=st.booleans(),
 )
-def test_columns_are_in_bins_only_where_they_have_no_room(
-    columns, available, columns_per_cell, is_sampled
-):
-    fit = Fit.of(columns, available, columns_per_cell, is_sampled)
+def test_columns_are_in_bins_only_where_they_have_no_room(columns, available, columns_per_cell):
+    fit = Fit.of(columns, available, columns_per_cell)
 
     largest_count = columns_per_cell * available
     assert fit.width <= available
     assert fit.bins == math.ceil(columns / fit.columns_per_bin)
     assert (fit.columns_per_bin == 1) == (columns <= largest_count)
-    if is_sampled:
-        assert fit.columns_per_bin % 2 == 1
-    elif fit.columns_per_bin > 1:
+    if fit.columns_per_bin > 1:
         smaller_bins = math.ceil(columns / (fit.columns_per_bin - 1))
         assert smaller_bins > largest_count
 
@@ -565,7 +561,7 @@ def test_columns_are_in_bins_only_where_they_have_no_room(
 @pytest.mark.parametrize("width", [30, 80, 200])
 @cases
 def test_numbers_of_columns_stand_above_their_cells(columns, width):
-    """Row n is 1 in column n, and 0 elsewhere; of columns without room, one in n is shown."""
+    """Row n is 1 in column n, and 0 elsewhere; of columns that share a cell, one is shown."""
     numbers = np.arange(columns)
     page = Strips([Label("row", numbers)], [Values(np.eye(columns, dtype=np.float32))], numbers)
 
@@ -577,7 +573,8 @@ def test_numbers_of_columns_stand_above_their_cells(columns, width):
     shown = re.search(r"shown: 1 in (\d+) columns", printed)
     step = int(shown[1]) if shown else 1
     for tick in ticks:
-        assert strips[int(tick[0]) // step * step][tick.start()] != "."
+        first = int(tick[0]) // step * step
+        assert any(strip[tick.start()] != "." for strip in strips[first : first + step])
     assert int(last[0]) == columns - 1
     assert strips[(columns - 1) // step * step][last.start() : last.end()].strip(".")
     steps = {*np.diff([int(tick[0]) for tick in ticks]).tolist()}
@@ -590,7 +587,7 @@ def test_columns_without_room_are_every_nth_in_a_terminal_and_means_in_a_file():
     page = Strips([Label("row", [0])], [Values(values)], np.arange(1000))
 
     printed = export.text(page, 80)
-    assert "shown: 1 in 15 columns" in printed
+    assert "shown: 1 in 14 columns" in printed
     assert ".@.@.@" in printed
     assert "the mean of up to" in export.exported(page, "html", 80, "light").decode()
 
@@ -708,9 +705,7 @@ def test_a_picture_shows_non_finite_numbers_in_yellow_and_says_how_many():
 
 
 @cases
-def test_a_picture_without_room_shows_every_nth_row_and_an_odd_step_of_columns(
-    rows, columns, shown
-):
+def test_a_picture_without_room_shows_every_nth_row_and_column(rows, columns, shown):
     values = np.ones((rows, columns), np.float32)
     labels = [Label("pos", np.arange(rows))]
     page = Strips(labels, [Values(values)], np.arange(columns), lines=28)
@@ -981,7 +976,7 @@ def test_no_sight_confuses_the_colours_of_neighbouring_tokens(sight, theme):
 
 
 @cases
-def test_a_character_that_no_font_has_is_noted_for_png(
+def test_characters_that_no_font_has_are_noted_for_png(
     in_process, tmp_path, monkeypatch, text, undrawn
 ):
     def drawn(text: str) -> bytes:
@@ -991,5 +986,5 @@ def test_a_character_that_no_font_has_is_noted_for_png(
     monkeypatch.chdir(tmp_path)
     for format in ("png", "svg"):
         error = in_process("tokenize", "x", "--slide", text, "-o", f"x.{format}").err
-        named = [character for character in text if f"has {character!r}" in error]
-        assert named == ([undrawn] if undrawn and format == "png" else [])
+        named = [character for character in text if unicodedata.name(character) in error]
+        assert named == (undrawn if format == "png" else [])

@@ -51,12 +51,13 @@ def test_all_of_a_slide_is_within_it_in_large_type(lines, columns, least):
     assert source < scale
 
 
-def test_texts_are_wrapped_where_that_makes_a_drawing_larger(in_process):
+@cases
+def test_a_page_is_narrower_where_that_makes_it_larger(in_process, command, least):
     """The heading has two lines, nearly as large as the others."""
-    heading = "words " * 20
-    svg = in_process.ok("tokenize", "strawberry", "--merges", "-f", "svg", "--slide", heading).text
+    words = shlex.split(command)
+    svg = in_process.ok(*words, "-f", "svg", "--slide", "words " * 20).text
     scales = re.findall(r"scale\((\S+)\)", svg)
-    assert min(map(float, scales[:2])) > 2.25
+    assert min(map(float, scales[:2])) > least
 
 
 def test_similarities_have_no_colours_of_signs(in_process):
@@ -134,10 +135,11 @@ def test_dots_and_the_next_label_of_a_heat_map_are_lines_of_their_own(in_process
     assert re.findall(r'x="0" y="(\S+)" .+>(?:&#160;⋮|80)<', svg) == ["239.6", "264"]
 
 
-def test_tables_beside_each_other_begin_at_the_same_line(in_process):
+@pytest.mark.parametrize("heat", [(), ("--heat",)])
+def test_tables_beside_each_other_begin_at_the_same_line(in_process, heat):
     """Neither has a heading that is wrapped."""
-    command = "positions rotary --dim 128 --ids 49999 --heat --slide Angles -f svg"
-    svg = in_process.ok(*command.split()).text
+    command = "positions rotary --dim 128 --ids 49999 --slide Angles -f svg"
+    svg = in_process.ok(*command.split(), *heat).text
     first, second = re.findall(r'y="(\S+)" [^>]+>pos<', svg.replace("&#160;", ""))
     assert first == second
 

@@ -92,6 +92,15 @@ def test_running_text_without_colour_has_marks(in_process, snapshot, name, words
     snapshot(f"tokenizers/{name}.txt", ran.text)
 
 
+def test_vowel_signs_are_escaped_only_where_their_width_varies(in_process):
+    """In a picture they are on their letters or, as tokens of their own, on a circle."""
+    words = ("tokenize", "x दुनिया", "--inline", "--encoding", PAIR)
+    svg = in_process.ok(*words, "-f", "svg").text
+    assert r"\u093e" in in_process.ok(*words).text
+    assert r"\u" not in svg
+    assert re.findall("lengthAdjust=[^>]+>([^<]+)<", svg) == ["◌ा", "दुनिया"]
+
+
 def test_running_text_is_a_page_of_texts(in_process):
     words = ("tokenize", "--inline")
     assert "--format" in in_process.refused(*words, "hi", "-f", "json")

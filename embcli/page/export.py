@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, cast
@@ -33,7 +35,6 @@ from embcli.page.parts import (
     Sheets,
     Title,
     TypedCommand,
-    parts_of,
     safe_text,
     title,
 )
@@ -223,8 +224,7 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         raise OutputError(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
     heading = title(frame.heading)
     heading.truncate(LONGEST_HEADING, overflow="ellipsis")
-    has_one_line = heading.cell_len <= SLIDE_COLUMNS
-    columns = SLIDE_COLUMNS if has_one_line else HEADING_COLUMNS
+    columns = SLIDE_COLUMNS if heading.cell_len <= SLIDE_COLUMNS else HEADING_COLUMNS
     source = safe_text(frame.source, "dim")
     source.truncate(LONGEST_SOURCE, overflow="ellipsis")
     return slide(
@@ -233,20 +233,31 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
 
 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
-    """Return the lines of a page, whose texts are wrapped if a slide shows it much larger then.
+    """Return the lines of a page, as wide as makes a slide show them largest.
 
-    Its tables and drawings are as wide as a slide allows.
+    A narrower page is taken only if it shows all that the widest one does.
     """
-    console = PageConsole(medium, SLIDE_COLUMNS, "truecolor")
-    parts: list[RenderableType] = []
-    for part in parts_of(page, console, console.options):
-        if not isinstance(part, Text) or part.no_wrap:
-            segments = _segments(part, console, SLIDE_COLUMNS)  # type: ignore[arg-type]
-            part = Segments(segments)
-        parts.append(part)
-    widths = range(SLIDE_COLUMNS, SHORT_SLIDE - 1, -4)
-    pages = [_lines(Group(*parts), width, medium) for width in widths]
+    pages = [_lines(page, SLIDE_COLUMNS, medium)]
+    shown = _characters(pages[0])
+    for width in range(SLIDE_COLUMNS - 4, SHORT_SLIDE - 1, -4):
+        lines = _lines(page, width, medium._replace(widest=width))
+        if shown <= _characters(lines):
+            pages.append(lines)
     return max(pages, key=lambda lines: round(slide_scale(lines), 1))
+
+
+def _characters(lines: Sequence[Sequence[Segment]]) -> Counter[str]:
+    """Return how often lines show each character that is no part of a frame.
+
+    A cell of a strip of colours counts as one, so that shorter strips show less.
+    """
+    characters: Counter[str] = Counter()
+    for segment in chain.from_iterable(lines):
+        is_colored = segment.style and "svg" in segment.style.meta
+        characters.update(segment.text.replace(" ", "█") if is_colored else segment.text)
+    for frame in " ─│":
+        del characters[frame]
+    return characters
 
 
 def _html(page: RenderableType, width: int, background: Background, frame: Frame | None) -> str:
@@ -341,7 +352,7 @@ def _drawn(text: str) -> bytes:
 
 
 def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
-    """Say which character of a picture no font of this machine has, if one has none.
+    """Say which characters of a picture no font of this machine has, if there are any.
 
     Monospace fonts have the letters of Europe and the symbols of pages; of all others, one of each
     128 in Unicode's order is tried, as a script has about as many.
@@ -349,13 +360,15 @@ def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
     others = sorted(set(re.findall(r"[\u0590-\u1fff\u2c00-\U0010ffff]", svg)))
     tried = {ord(character) >> 7: character for character in others}
     box = _drawn("\U0010fffd")  # a character for private use
+    missing = []
     for character in [*tried.values()][:_MOST_TRIED]:
         if _drawn(character) == box:
-            remark(
-                f"no font of this machine has {character!r}, so the PNG shows a box for it; "
-                "SVG and HTML use the fonts of their viewer"
-            )
-            return
+            missing.append(unicodedata.name(character, repr(character)))
+    if missing:
+        remark(
+            f"no font of this machine has {', '.join(missing)}, so the PNG shows boxes; SVG and "
+            "HTML use the fonts of their viewer; on Debian: apt install fonts-noto"
+        )
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:

@@ -70,8 +70,8 @@ class Map(Composite):
         yield ""
 
         yield safe_text(
-            f"Across: the first principal component, {first:.1%} of the variance of these rows; "
-            f"up: the second, {second:.1%}"
+            "Across and up: the first two principal components, "
+            f"{first:.1%} and {second:.1%} of the variance"
         )
         if not first:
             yield safe_text("All rows are at one point: they do not differ.")

@@ -183,8 +183,8 @@ class SideBySide(Table):
 class Flow(Composite):
     """Blocks of parts: as many side by side as fit, the others below them.
 
-    On a slide, which has few lines, a block that can be narrower is, to be beside another; if all
-    blocks can be beside each other, they have equal shares of the width.
+    On a slide, which has few lines, they have equal shares of the width if all can be beside each
+    other then.
     """
 
     blocks: Sequence[Sequence[RenderableType]]
@@ -201,8 +201,6 @@ class Flow(Composite):
         for group, (least, width) in zip(groups, sizes, strict=True):
             if has_one_row:
                 width = min(width, max(least, options.max_width // len(groups) - self.gap))
-            if widest and 0 < least <= room:
-                width = min(width, room)
             if width > room:
                 rows.append([])
                 room = options.max_width

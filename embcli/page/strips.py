@@ -155,16 +155,11 @@ class Fit(NamedTuple):
     is_sampled: bool = False  # whether a bin is one of its columns, not their mean
 
     @classmethod
-    def of(
-        cls, columns: int, available: int, columns_per_cell: int = 1, is_sampled: bool = False
-    ) -> Fit:
+    def of(cls, columns: int, available: int, columns_per_cell: int = 1) -> Fit:
         """Return how columns fit into the available cells; bins hold one number if possible."""
         columns_per_bin = 1
         if columns > available:
             columns_per_bin = math.ceil(columns / (available * columns_per_cell))
-        if is_sampled:
-            # Sines and cosines alternate: an odd step shows both.
-            columns_per_bin |= 1
         bins = math.ceil(columns / columns_per_bin)
         cells = _cells(available // max(bins, 1))
         return cls(bins, min(bins * cells, available), columns_per_bin, cells)
@@ -215,10 +210,14 @@ class Strips(Composite):
         if is_file:
             cells_of_slide += (console.width - options.max_width) // len(self.blocks)
         fit = self._fit(console, cells, cells_of_slide)
+        places = np.arange(0, len(self.numbers), fit.columns_per_bin)  # of those that are shown
+        if fit.columns_per_bin % 2 == 0 and not self.square:
+            # Sines and cosines alternate: bins of as many of both show one and the other in turn.
+            places[1:-1:2] += 1
         shown = []
         for block in self.blocks:
             if fit.is_sampled:
-                shown.append(block.values[:: fit.row_step, :: fit.columns_per_bin])
+                shown.append(block.values[:: fit.row_step, places])
             else:
                 shown.append(means(block.values, fit.columns_per_bin))
         scale = self.scale or ColorScale.of(shown).without_outliers(shown)
@@ -276,7 +275,7 @@ class Strips(Composite):
 
         is_picture = medium.is_file or medium.has_fine_cells
         is_sampled = self.lines is not None or not is_picture
-        fit = Fit.of(columns, available, density.columns_per_cell, is_sampled)
+        fit = Fit.of(columns, available, density.columns_per_cell)
         if medium.height and medium.has_fine_cells:
             fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         if self.square:

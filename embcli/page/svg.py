@@ -24,13 +24,14 @@ _WIDE_FONTS = (
     "'Noto Sans Mono CJK JP','Noto Sans CJK JP','Hiragino Sans','MS Gothic',"
     "'Noto Color Emoji','Apple Color Emoji','Segoe UI Emoji',monospace"
 )
+_FITTED = ' lengthAdjust="spacingAndGlyphs"'  # or a letter can be wider than its cell
 _FONTS_OF_HEBREW = f" font-family=\"'DejaVu Sans',{FONTS}\""  # or bold letters may be taken
 CELL = 12.04  # the width of a letter
 LINE = 24.4  # as high as the letters that draw boxes, so that these touch
 _BASELINE = 20.0  # below the top of a line
 _MARGIN = 2  # cells beside the lines; half as many lines above and below
 SLIDE_COLUMNS = 84
-SHORT_SLIDE = 56  # columns; shorter lines are drawn no larger
+SHORT_SLIDE = 52  # columns; shorter lines are drawn no larger
 WIDEST_SLIDE = 100  # columns that 24 lines leave room for
 SLIDE_LINES = 24  # below the heading
 _ABOVE = 3.2  # lines above those of a slide: margins, and a heading of this scale
@@ -46,7 +47,9 @@ _SLIDE_HEIGHT = 1080
 CRISP = 'shape-rendering="crispEdges"'
 # Words of Hebrew, Arabic and other scripts in these blocks of Unicode, and the blanks between them.
 _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
-RIGHT_TO_LEFT = re.compile(f"({_LETTER}+(?: +{_LETTER}+)*)")
+RIGHT_TO_LEFT = re.compile(f"{_LETTER}+(?: +{_LETTER}+)*")
+# These words, and those of scripts from Devanagari to Vedic, whose letters join, too.
+_JOINED = re.compile(f"({RIGHT_TO_LEFT.pattern}|[◌\u0900-\u1cff]+)")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
@@ -155,12 +158,14 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     for text, cells, is_apart in runs(segment.text):
         width = cells * CELL
         code = html.escape(text).replace(" ", "&#160;")
-        if is_apart and not RIGHT_TO_LEFT.match(text):
+        if is_apart and not _JOINED.match(text):
             middle = x + width / 2
             yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
         else:
-            fonts = _FONTS_OF_HEBREW if is_apart else ""
-            yield f'<text x="{x:g}" y="{y:g}" textLength="{width:g}"{fonts}{look}>{code}</text>'
+            fit = _FITTED if is_apart else ""
+            fonts = _FONTS_OF_HEBREW if "\u0590" <= text < "\u0600" else ""
+            size = f'textLength="{width:g}"{fit}{fonts}'
+            yield f'<text x="{x:g}" y="{y:g}" {size}{look}>{code}</text>'
         x += width
 
 
@@ -169,15 +174,15 @@ class Run(NamedTuple):
 
     text: str
     cells: int
-    is_apart: bool  # whether it is a wide character, or words from right to left
+    is_apart: bool  # whether it is a wide character, or words whose letters join
 
 
 def runs(text: str) -> Iterator[Run]:
     """Yield the parts of a text.
 
-    Words from right to left are apart, so that no viewer moves what is beside them, as their IDs.
+    Words whose letters join are apart, so that no viewer moves what is beside them, as their IDs.
     """
-    for place, part in enumerate(RIGHT_TO_LEFT.split(text)):
+    for place, part in enumerate(_JOINED.split(text)):
         if place % 2:
             yield Run(part, cell_len(part), True)
             continue

@@ -16,8 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from embcli.encodings.tiktoken import DEFINITIONS
-from embcli.names import DEFAULT_ENCODING, OUTPUTS, STEPS, ComparisonStep
+from embcli.names import OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
     Flow,
     Hint,
@@ -86,14 +85,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
-    size = len(comparison.weight)
-    of_lookup = DEFINITIONS[DEFAULT_ENCODING].vocabulary_size
-    other_rows = ""
-    # torch draws the last 16 numbers again, unless the matrix has whole blocks of 16.
-    needed = comparison.tokens.ids.max(initial=0) + 1
-    if needed == size != of_lookup and comparison.weight.size % 16:
-        other_rows = f". V = {size:,}; lookup has {of_lookup:,}: other rows"
-    yield from origin_lines(comparison.origin, other_rows)
+    yield from origin_lines(comparison.origin, "; another V can give other rows")
 
 
 def _heading(comparison: Comparison) -> RenderResult:
@@ -392,17 +384,13 @@ def _by_layer(rows: Mapping[str, int]) -> str:
 
 
 def _targets(comparison: Comparison, gradient: Gradient, loss: str, width: int) -> RenderResult:
-    """Yield the target of each token, beside the output if all columns fit, and the loss."""
+    """Yield the output and the target of each token, and the loss."""
     target = gradient.target
     excerpt = Excerpt.ends(_FEW, len(target))
     places = excerpt.places
     labels = [Label("pos", places), Label("ID", comparison.tokens.ids[places])]
     blocks = [Values(comparison.embedding[places], "output"), Values(target[places], "target")]
-    matrix = _matrix(comparison, labels, blocks, **_left_out(excerpt))
-    if not matrix.fits(width):
-        matrix = replace(matrix, blocks=[Values(target[places])])
-        loss += "; left out: the output"
-    yield matrix
+    yield _two_blocks(_matrix(comparison, labels, blocks, **_left_out(excerpt)), width)
     yield safe_text(f"Loss, mean((output - target)²): {loss}")
 
 
@@ -430,7 +418,11 @@ def _gradient_table(
         labels.append(Label("", [*lines] * len(places), "left"))
     gaps = [len(lines) * gap for gap in excerpt.gaps]
     missing = omission(excerpt, "ID", gradient.ids)
-    return _pair_table(comparison, pair, labels, width, gaps=gaps, rows_left_out=missing)
+    left_out = {"gaps": gaps, "rows_left_out": missing}
+    table = _pair_table(comparison, pair, labels, width, **left_out)
+    if len(table.blocks) == 1 and pair.verdict.identical:  # Each row would be there twice.
+        return _matrix(comparison, labels, [Values(pair.embedding)], **left_out)
+    return table
 
 
 def _cost_table(cost: Document) -> Table:

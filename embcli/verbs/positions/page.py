@@ -42,9 +42,9 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     views = _views(table)
     heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
-    is_slide = table.style.heat and medium_of(console).widest
+    is_slide = medium_of(console).widest
     beside = []  # the square picture of a slide
-    if is_slide and table.is_similarity and not table.style.bare:
+    if is_slide and table.style.heat and table.is_similarity and not table.style.bare:
         beside = heading[1:] + notes
         del heading[1:], notes[:]
     yield from heading
@@ -61,7 +61,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // below_each_other
     blocks: list[Sequence[RenderableType]] = []
     for view in views:
-        most_rows = _most_rows(table, view, views, options)
+        most_rows = _most_rows(table, view, [view] if is_slide else views, options)
         blocks.append(list(_drawn(table, view, most_rows, lines)))
     if is_slide:
         yield Flow([*filter(None, [*blocks, beside])])
@@ -139,7 +139,7 @@ def _drawn(
         heading = "The cosines of the angles; one column per pair"
     if heading:
         yield title(heading)
-    excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
+    excerpt = Excerpt.first(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
     values = view.rows(numbers)[:, : len(view.columns)]
     if shows_cosines:

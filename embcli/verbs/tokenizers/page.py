@@ -26,6 +26,7 @@ from embcli.page import (
 )
 from embcli.page.colors import colors_of, token_style
 from embcli.page.labels import PARTS_OF_CHARACTERS
+from embcli.page.medium import Medium
 from embcli.page.svg import RIGHT_TO_LEFT
 from embcli.page.table import GAP, least_width
 from embcli.tokens import shown, varies_in_width
@@ -45,7 +46,8 @@ class RunningLine(NamedTuple):
 
 
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
-    background = medium_of(console).background if colors_of(console) else None
+    medium = medium_of(console)
+    background = medium.background if colors_of(console) else None
     yield title("The text in tokens")
     shown_names = [shorten(each.name, 16) for each in result.encodings]
     counts = "tokens per line" if "\n" in result._subject else "tokens"
@@ -66,7 +68,9 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         sections.append(len(lines))
         share = max((most - len(lines)) // len(result.encodings), 1)
         for number, name in enumerate(shown_names):
-            found = list(_running_lines(result, number, sequence, available, share, background))
+            found = list(
+                _running_lines(result, number, sequence, available, share, medium, background)
+            )
             is_whole &= len(found) <= share
             first, *others = found[:share]
             lines += [first._replace(encoding=name), *others]
@@ -85,7 +89,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         legend += ", from left to right"
     if any(Tokenization(tokens).joined.any() for tokens in result.tokens):
         legend += f"; {PARTS_OF_CHARACTERS}"
-    if any(map(varies_in_width, result._subject)):
+    if any(varies_in_width(character, medium.shows_svg) for character in result._subject):
         legend += r"; \u....: a character whose width terminals disagree on"
     yield safe_text(f"{legend}.")
     if not is_whole:
@@ -98,6 +102,7 @@ def _running_lines(
     sequence: int,
     available: int,
     most: int,
+    medium: Medium,
     background: Background | None,
 ) -> Iterator[RunningLine]:
     """Yield the lines of a text in an encoding, of this width, and one more than fits.
@@ -118,7 +123,10 @@ def _running_lines(
         line = Text()
         # Each token takes a cell or more, so that others have no room.
         for token in tokens.bytes_of(ids_of_line[: available * (most + 1)]):
-            cell = _token_text(token or b"", place, available, background)
+            word = shorten(shown(token, medium.shows_svg), max(available - 1, 1))
+            cell = Text(f"{word}{_CUT}")
+            if background:  # A space can be seen by its colour.
+                cell = Text(word.replace("␣", " "), token_style(place, background))
             place += 1
             if line.cell_len + cell.cell_len > available:
                 yield RunningLine(line, tokens=count)
@@ -126,15 +134,6 @@ def _running_lines(
                 line = Text()
             line.append_text(cell)
         yield RunningLine(line, tokens=count)
-
-
-def _token_text(token: bytes, place: int, available: int, background: Background | None) -> Text:
-    text = shorten(shown(token), max(available - 1, 1))
-    if background is None:
-        return Text(f"{text}{_CUT}")
-    if text.strip("␣"):  # A space beside letters can be seen by its colour.
-        text = text.replace("␣", " ")
-    return Text(text, token_style(place, background))
 
 
 def _totals(result: Tokenizers) -> Iterator[Text]:
