@@ -100,7 +100,6 @@ _PAPER = """\
 p {{ overflow-wrap: anywhere; break-inside: avoid; }}
 pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
-section:has(pre + p):not(:has(.line)) {{ break-inside: auto; }}
 p + p {{ break-before: avoid; }}
 h1, h2, pre:has(+ pre) {{ break-after: avoid; }}
 h1 + .line, h1 + .line + .line {{ display: inline-flex; width: 49%; }}
