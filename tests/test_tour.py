@@ -235,7 +235,7 @@ def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout):
             assert step.question in answers
             assert step.command not in steps or not step.command
         for answer in step.answers[:1]:
-            assert f"The answer: {answer}\n" in answers
+            assert f"**The answer: {answer}**\n" in answers
     assert "The answer: " not in steps
 
 

@@ -236,7 +236,7 @@ class _Pages:
     model: str
     shown_model: str  # in a command as it is typed
     result_of: ResultOf
-    height: int = 40  # lines of a step
+    height: int = 52  # lines of a step, for which a sheet of paper has room
     status: int = 0
     # Whether a question was answered right, by its heading; one that is skipped is not in it.
     judged: dict[str, bool] = field(default_factory=dict)
@@ -272,7 +272,7 @@ class _Pages:
             self.judged.setdefault(step.heading, True)
             return safe_text(f"Right: {right}", "good")
         if _wants_hint(answer) or not step.is_an_answer(answer):
-            return safe_text(f"The answer: {right}")
+            return safe_text(f"The answer: {right}", "strong")
         self.judged.setdefault(step.heading, False)
         return safe_text(f"Not quite. The answer: {right}", "bad")
 
