@@ -33,11 +33,8 @@ BLOCK = re.compile(r"```console\n.*?```", re.DOTALL)
 EXAMPLE = re.compile(r"^\$ (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
 
-PICTURES = {
-    "lookup": ("lookup", "Every effort moves you"),
-    "heat": ("lookup", "Every effort moves you", "--dim", "32", "--heat"),
-    "compare": ("compare", "--draw", "--show", "one-hot"),
-}
+# The command of a picture, which its text names, and the picture's name.
+PICTURES = re.findall(r"!\[What `embcli (?!explore)(.*)` shows.*/(\w+)\.svg\)", TEXT)
 
 
 # --- what examples print --------------------------------------------------------------------------
@@ -120,11 +117,11 @@ def picture_of_the_readme(name: str) -> Path:
     return ROOT / path
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_of_the_readme_is_what_embcli_draws(in_process, snapshot, name):
+@pytest.mark.parametrize(("command", "name"), PICTURES)
+def test_a_picture_of_the_readme_is_what_embcli_draws(in_process, snapshot, command, name):
     picture = picture_of_the_readme(name)
 
-    drawn = in_process.ok(*PICTURES[name], "--width", "80", "-f", "svg").text
+    drawn = in_process.ok(*shlex.split(command), "--width", "80", "-f", "svg").text
 
     kept = picture.read_text()
     snapshot.hold(picture, kept if is_same(drawn, kept) else drawn)

@@ -19,9 +19,7 @@ from embcli.tokens import shown
 _GAP = 2  # cells between neighbours
 
 
-def tree_rows(
-    piece: Derivation, tokens: Mapping[int, bytes | None], width: int
-) -> list[list[str]]:
+def tree_rows(piece: Derivation, tokens: Mapping[int, bytes | None], width: int) -> list[list[str]]:
     """Return a piece's trees in rows of this width: the lines of each, the last one with IDs.
 
     A row of one tree can be wider. `tokens` are the bytes of the piece's IDs.
