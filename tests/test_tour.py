@@ -40,7 +40,7 @@ CLEAR = "\x1b[H\x1b[2J"
 def numbers(text: str) -> set[str]:
     """Return the numbers in a text."""
     found = re.findall(r"-?\d[\d,]*(?:\.\d+)?", text.replace("GPT-2", ""))
-    return {number.rstrip(",") for number in found}
+    return {number.replace(",", "") for number in found}
 
 
 def output(in_process: InProcess, step: TourStep) -> str:
@@ -105,7 +105,7 @@ def test_every_number_in_the_words_of_a_step_is_printed_or_follows(step, in_proc
     if "[0.5, -0.2, 0.1]" not in step.question:  # These numbers have the next test.
         assert numbers(step.question) <= printed
     if "{text}" in step.command:  # The reader's own text has other IDs.
-        assert numbers(step.words) <= {"50,257", "256", "400"}
+        assert numbers(step.words) <= {"50257", "256", "400"}
 
 
 def test_the_chapters_sum_is_what_numpy_makes_of_it_in_float32():

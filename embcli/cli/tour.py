@@ -212,7 +212,7 @@ def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets
         further = [RuledLine("")] * (letters // _LETTERS)
         sheets.append([*above, RuledLine("Your answer:"), *further])
         if not tour.no_answers:
-            answers.append(pages.answered(step, [above[0], above[-1]]))
+            answers.append(pages.answered(step, above))
     if answers:
         answers.insert(0, [title(f"{tour.title}: answers")])
     return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)

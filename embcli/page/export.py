@@ -102,7 +102,7 @@ pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
 h1, h2, pre:has(+ pre) {{ break-after: avoid; }}
 h1 + .line, h1 + .line + .line {{ display: inline-flex; width: 49%; }}
-section.new-paper ~ section h2 + p {{ font-style: italic; }}
+section.new-paper ~ section p:first-of-type {{ font-style: italic; }}
 @page {{ margin: 14mm 14mm 12mm; font: 10pt Georgia,serif; }}
 @page {{ @top-right {{ content: "Name: ______________________________"; }} }}
 @page :first {{ margin-top: 12mm; @top-right {{ content: none; }} }}
@@ -112,7 +112,8 @@ section.new-paper ~ section h2 + p {{ font-style: italic; }}
   p {{ line-height: 13.5pt; }}
   section + section {{ margin-top: 16pt; }}
   section.new-paper {{ margin-top: 0; }}
-  section.new-paper ~ section pre {{ font-size: 9pt; line-height: 10.5pt; }}
+  section.new-paper ~ section {{ margin-top: 12pt; }}
+  section.new-paper ~ section pre {{ font-size: 9pt; line-height: 10pt; }}
   section.new-paper, section.new-paper ~ section {{ page: answers; }}
   span[style*="{dim}"] {{ color: black !important; }}
 }}
