@@ -180,9 +180,7 @@ def commands_in_the_readme() -> list[str]:
     return [*in_lines, *(" ".join(command.split()) for command in in_sentences)]
 
 
-def test_the_commands_that_the_readme_names_are_run(
-    in_process, tmp_path, monkeypatch
-):
+def test_the_commands_that_the_readme_names_are_run(in_process, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = np.random.default_rng(3).standard_normal((50257, 4), np.float32)
     safetensors.numpy.save_file({"wte.weight": rows, "wpe.weight": rows[:64]}, "model.safetensors")

@@ -7,7 +7,7 @@ each token, get their IDs and stand side by side, in rows as wide as the page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -19,8 +19,10 @@ from embcli.tokens import shown
 _GAP = 2  # cells between neighbours
 
 
-def tree_rows(piece: Derivation, tokens: Mapping[int, bytes | None], width: int) -> list[list[str]]:
-    """Return a piece's trees in rows of this width: the lines of each, the last one with IDs.
+def tree_rows(
+    piece: Derivation, tokens: Mapping[int, bytes | None], width: int
+) -> Iterator[list[str]]:
+    """Yield a piece's trees in rows of this width: the lines of each, the last one with IDs.
 
     A row of one tree can be wider. `tokens` are the bytes of the piece's IDs.
     """
@@ -39,7 +41,8 @@ def tree_rows(piece: Derivation, tokens: Mapping[int, bytes | None], width: int)
     ids = [str(token_id) for token_id in piece.ids]
     if len(ids) != len(nodes):  # an unknown symbol has several IDs, or none
         _extend(nodes)
-        return [[*_side_by_side(nodes), " ".join(ids)]]
+        yield [*_side_by_side(nodes), " ".join(ids)]
+        return
 
     rows: list[list[_Node]] = []
     room = 0
@@ -52,13 +55,11 @@ def tree_rows(piece: Derivation, tokens: Mapping[int, bytes | None], width: int)
         room -= cells + _GAP
 
     ids_in_order = iter(ids)
-    rows_of_lines = []
     for row in rows:
         _extend(row)
         for node in row:
             node.add(next(ids_in_order))
-        rows_of_lines.append(_side_by_side(row))
-    return rows_of_lines
+        yield _side_by_side(row)
 
 
 @dataclass(eq=False)
