@@ -378,7 +378,7 @@ ONE_LONG_SAMPLE: dict[str, Any] = {"max_length": 64, "stride": 1}
 def test_a_page_fits_its_width_and_a_screen(more, width, most_lines):
     result = embcli.seeded(dim=4).batch(OPENING, **more)
 
-    text = export.text(result, width)
+    text = export.text(result, width, 24)
 
     assert max(map(len, text.splitlines())) <= width
     assert_height(text, most_lines)
@@ -406,7 +406,8 @@ def test_a_drawing_has_the_targets_and_their_tokens_whole(in_process, snapshot):
 
 @cases
 def test_a_drawing_is_suggested_where_tokens_are_left_out(in_process, width, more, is_suggested):
-    ran = in_process.ok("batch", OPENING, *more, COLUMNS=width, suggestions=True)
+    words = ("batch", OPENING, *more)
+    ran = in_process.ok(*words, COLUMNS=width, LINES="24", terminal=True, suggestions=True)
 
     assert ("--draw" in ran.text) == is_suggested
 

@@ -22,7 +22,7 @@ from embcli.errors import InputError
 from embcli.model import Model
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
-from embcli.verbs.merges.tree import tree_lines
+from embcli.verbs.merges.tree import tree_rows
 from tests.cases import cases
 from tests.test_dialects import BYTES, PAIR_MODEL, UNIGRAM_MODEL, sentencepiece
 from tests.test_huggingface import MADE, saved
@@ -228,15 +228,15 @@ def test_pieces_are_drawn_as_trees_side_by_side(in_process, snapshot, options):
 
 @cases
 def test_a_tree_that_is_wider_than_the_page_is_listed_in_every_format(in_process, format):
-    for symbols, is_drawn in ((27, True), (28, False)):
-        words = ("tokenize", "a" * symbols, "--draw", "-f", format, "--width", "80")
+    for width, is_drawn in (("55", True), ("54", False)):
+        words = ("tokenize", "channelAvailability", "--draw", "-f", format, "--width", width)
         assert ("drawn:" not in in_process.ok(*words).text) == is_drawn
 
 
 @cases
 def test_the_branches_of_a_tree_are_numbered_in_the_order_of_the_merges(text):
     (piece,) = model("gpt2").merges(text).pieces
-    lines = tree_lines(piece, dict.fromkeys(piece.ids))
+    (lines,) = tree_rows(piece, dict.fromkeys(piece.ids), 500)
 
     below = {}
     for branches, texts in pairwise(lines):
@@ -245,6 +245,22 @@ def test_the_branches_of_a_tree_are_numbered_in_the_order_of_the_merges(text):
             (word,) = [word for word in re.finditer(r"\S+", texts) if covers(texts, word, trunk)]
             below[int(number[0])] = word[0]
     assert below == {step: shown(merge.token) for step, merge in enumerate(piece.steps, 1)}
+
+
+@cases
+def test_trees_stand_in_rows_as_wide_as_the_page(text, width):
+    (piece,) = model("gpt2").merges(text).pieces
+
+    ids = []
+    for lines in tree_rows(piece, dict.fromkeys(piece.ids), width):
+        assert max(map(cell_len, lines)) <= width
+        ids += map(int, lines[-1].split())
+    assert ids == [*piece.ids]
+
+
+def test_a_long_text_is_listed(in_process):
+    page = in_process.ok("tokenize", "a " * 251, "--draw").text
+    assert "\nNot drawn: the text has 502 bytes; at most 500 are.\n" in page
 
 
 def covers(line: str, word: re.Match[str], cell: int) -> bool:

@@ -212,7 +212,7 @@ def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets
         further = [RuledLine("")] * (letters // _LETTERS)
         sheets.append([*above, RuledLine("Your answer:"), *further])
         if not tour.no_answers:
-            answers.append(pages.answered(step, [above[0], above[-1]]))
+            answers.append(pages.answered(step, above))
     if answers:
         answers.insert(0, [title(f"{tour.title}: answers")])
     return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)
@@ -236,7 +236,7 @@ class _Pages:
     model: str
     shown_model: str  # in a command as it is typed
     result_of: ResultOf
-    height: int = 40  # lines of a step
+    height: int = 52  # lines of a step, for which a sheet of paper has room
     status: int = 0
     # Whether a question was answered right, by its heading; one that is skipped is not in it.
     judged: dict[str, bool] = field(default_factory=dict)
@@ -272,7 +272,7 @@ class _Pages:
             self.judged.setdefault(step.heading, True)
             return safe_text(f"Right: {right}", "good")
         if _wants_hint(answer) or not step.is_an_answer(answer):
-            return safe_text(f"The answer: {right}")
+            return safe_text(f"The answer: {right}", "strong")
         self.judged.setdefault(step.heading, False)
         return safe_text(f"Not quite. The answer: {right}", "bad")
 

@@ -101,15 +101,21 @@ _PAPER = """\
 p {{ overflow-wrap: anywhere; break-inside: avoid; }}
 pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
-section:has(pre + p):not(:has(.line)) {{ break-inside: auto; }}
-p + p {{ break-before: avoid; }}
 h1, h2, pre:has(+ pre) {{ break-after: avoid; }}
 h1 + .line, h1 + .line + .line {{ display: inline-flex; width: 49%; }}
-@page {{ margin: 12mm 14mm; }}
+section.new-paper ~ section p:first-of-type {{ font-style: italic; }}
+@page {{ margin: 14mm 14mm 12mm; font: 10pt Georgia,serif; }}
+@page {{ @top-right {{ content: "Name: ______________________________"; }} }}
+@page :first {{ margin-top: 12mm; @top-right {{ content: none; }} }}
+@page answers {{ @top-right {{ content: "Answers"; }} }}
 @media print {{
   pre {{ font-size: 10pt; line-height: 11.5pt; }}
   p {{ line-height: 13.5pt; }}
   section + section {{ margin-top: 16pt; }}
+  section.new-paper {{ margin-top: 0; }}
+  section.new-paper ~ section {{ margin-top: 12pt; }}
+  section.new-paper ~ section pre {{ font-size: 9pt; line-height: 10pt; }}
+  section.new-paper, section.new-paper ~ section {{ page: answers; }}
   span[style*="{dim}"] {{ color: black !important; }}
 }}
 </style>
@@ -283,7 +289,10 @@ def _html(page: RenderableType, width: int, background: Background, frame: Frame
                 elif isinstance(part, RuledLine):
                     body += f'<p class="line">{html.escape(part.words)}</p>\n'
                 elif isinstance(part, Text):
-                    body += f"<p>{html.escape(part.plain)}</p>\n"
+                    words = html.escape(part.plain)
+                    if _is_bold(part):
+                        words = f"<b>{words}</b>"
+                    body += f"<p>{words}</p>\n"
                 elif part:
                     body += f"<pre>{_html_code(part, SLIDE_COLUMNS, background)}</pre>"
             body += "</section>\n"
@@ -434,8 +443,11 @@ def _sentence(text: Text) -> str:
     escaped = _MARKS.sub(r"\\\g<0>", text.plain.strip(" "))
     escaped = _BLANKS.sub(lambda blank: f"&#x{ord(blank[0]):x};", escaped)
     escaped = _MARKS_IN_FRONT.sub(r"\1\\", escaped)
-    is_bold = isinstance(text.style, Style) and text.style.bold
-    return f"**{escaped}**" if escaped and is_bold else escaped
+    return f"**{escaped}**" if escaped and _is_bold(text) else escaped
+
+
+def _is_bold(text: Text) -> bool:
+    return isinstance(text.style, Style) and bool(text.style.bold)
 
 
 def _table(table: Table) -> str:

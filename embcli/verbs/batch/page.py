@@ -34,6 +34,8 @@ from embcli.verbs.batch import Batches
 from embcli.wording import counted
 
 _MOST_SAMPLES = 8  # a table of IDs shows no more
+_OTHER_LINES = 8  # of a page that has tokens below IDs
+_FEW_ON_A_SLIDE = 4  # samples with tokens below IDs
 _FEWEST_DRAWN_SAMPLES = 2
 _MOST_DRAWN_TOKENS = 5  # a drawn sample shows no more
 
@@ -47,8 +49,9 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     elif batches._is_drawn:
         yield _picture(batches, most_lines)
     else:
-        medium = medium_of(console)
-        few_samples = 4 if medium.widest or medium.is_file else 1
+        few_samples = (most_lines - _OTHER_LINES) // 2
+        if medium_of(console).widest:
+            few_samples = _FEW_ON_A_SLIDE
         yield from _table_of_ids(batches, width, few_samples)
     if batches.style.bare:
         return
@@ -124,8 +127,7 @@ def _losses(batches: Batches) -> RenderResult:
 def _table_of_ids(batches: Batches, width: int, few_samples: int) -> RenderResult:
     """Yield the inputs and targets of some samples, as IDs and, if there is room, as tokens.
 
-    The tokens are beside all IDs or, of few samples, in a table below; of others, the middle ones
-    are left out, or all.
+    The tokens are beside all IDs or, of few samples, in a table below, which shortens long texts.
     """
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
@@ -138,15 +140,13 @@ def _table_of_ids(batches: Batches, width: int, few_samples: int) -> RenderResul
     table = Matrix(labels, values, columns, excerpt.gaps, column="position")
     below: RenderResult = ()
     if batches.tokens.encoding is not None:
-        whole, short = ([*labels, Label("tokens", words, "left")] for words in _words(batches, ids))
         below = (Hint(("draw",)),)
-        if replace(table, labels=whole).fits(width):
-            table = replace(table, labels=whole)
+        beside = replace(table, labels=[*labels, Label("tokens", _words(batches, ids), "left")])
+        if beside.fits(width):
+            table = beside
             below = ()
-        elif len(samples) <= few_samples and least_width(whole, 0) <= width:
-            below = ("", ruled(whole))
-        elif replace(table, labels=short).fits(width):
-            table = replace(table, labels=short)
+        elif len(samples) <= few_samples:
+            below = ("", ruled([*labels, beside.labels[-1]._replace(short=True)]))
         else:
             missing.append("the tokens")
 
@@ -163,15 +163,13 @@ def _sample_labels(batches: Batches, places: np.ndarray) -> list[Label]:
     return labels
 
 
-def _words(batches: Batches, ids: np.ndarray) -> tuple[list[str], list[str]]:
-    """Return the tokens of samples, (n, T + 1): the last target after all inputs or the first."""
-    whole = []
-    short = []
+def _words(batches: Batches, ids: np.ndarray) -> list[str]:
+    """Return the tokens of samples, (n, T + 1): the inputs, and the last target."""
+    words = []
     for sample in ids:
         *inputs, target = map(shown, batches.tokens.bytes_of(sample))
-        whole.append(f"{' '.join(inputs)} → {target}")
-        short.append(f"{inputs[0]} … → {target}")
-    return whole, short
+        words.append(f"{' '.join(inputs)} → {target}")
+    return words
 
 
 # --- the picture of the windows ---

@@ -53,6 +53,11 @@ class Merges(Result, verb="merges"):
         return [token_id for piece in self.pieces for token_id in piece.ids]
 
     @cached_property
+    def symbols(self) -> list[bytes]:
+        """The symbols of all pieces, in order: the bytes or characters that are merged first."""
+        return [symbol for piece in self.pieces for symbol in piece.symbols]
+
+    @cached_property
     def rows(self) -> list[StepRow]:
         """The steps of all pieces, in order."""
         rows = []

@@ -1,7 +1,7 @@
 """The page of merges: a table of steps, or trees side by side, and what all pieces become.
 
-If there are many trees, or one is wider than the page, the page has the table. The branches of a
-tree are numbered in the order of the merges: each node is drawn as high as its parts allow.
+If the text is long, or a tree is wider than the page, the page has the table. The branches of a
+piece are numbered in the order of the merges: each node is drawn as high as its parts allow.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from embcli.page.labels import token_label
 from embcli.selection import Excerpt
 from embcli.tokens import shown
 from embcli.verbs.merges import Merges
-from embcli.verbs.merges.tree import tree_lines
+from embcli.verbs.merges.tree import tree_rows
 from embcli.wording import counted, first_of
 
 _MOST_ROWS = 200
-_MOST_TREES = 50
+_MOST_SYMBOLS = 500  # in drawn trees
 _MOST_NAMED_TOKENS = 6  # tokens that a sentence names
 
 
@@ -43,8 +43,8 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
         if result.draw:
             yield ""
             reason = "a tree is wider than the page"
-            if len(result.pieces) > _MOST_TREES:
-                reason = f"the text has {len(result.pieces):,} trees; at most {_MOST_TREES} are"
+            if len(result.symbols) > _MOST_SYMBOLS:
+                reason = f"the text has {_size(result)}; at most {_MOST_SYMBOLS} are"
             yield safe_text(f"Not drawn: {reason}.")
     else:
         yield title("Each piece, merged pair by pair, lowest rank first: 1, 2, ...; last: its IDs")
@@ -56,14 +56,17 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
 
 
 def _totals(result: Merges) -> Text:
-    symbols = [symbol for piece in result.pieces for symbol in piece.symbols]
-    thing = "byte" if all(len(symbol) == 1 for symbol in symbols) else "symbol"
-    start = counted(len(symbols), thing)
     pieces = counted(len(result.pieces), "piece")
     tokens = counted(len(result.ids), "token")
     encoding = result.tokens.encoding
     name = f" ({encoding.name})" if encoding else ""
-    return safe_text(f"{start} in {pieces}: {tokens}{name}")
+    return safe_text(f"{_size(result)} in {pieces}: {tokens}{name}")
+
+
+def _size(result: Merges) -> str:
+    """Return how many bytes or other symbols the merges begin with, in words."""
+    are_bytes = all(len(symbol) == 1 for symbol in result.symbols)
+    return counted(len(result.symbols), "byte" if are_bytes else "symbol")
 
 
 def _stop(result: Merges) -> RenderResult:
@@ -105,17 +108,15 @@ def _number_cell(number: float | None, form: str = "") -> str:
 
 
 def _trees(result: Merges, width: int) -> list[Drawing] | None:
-    """Return the tree of each piece; None for too many, and if one is too wide."""
-    if len(result.pieces) > _MOST_TREES:
+    """Return the trees of all pieces in rows; None for a long text, and if a tree is too wide."""
+    if len(result.symbols) > _MOST_SYMBOLS:
         return None
     trees = []
     for piece in result.pieces:
-        if len(piece.symbols) > width:
-            return None
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
-        lines = tree_lines(piece, dict(zip(piece.ids, tokens, strict=True)))
-        if max(map(cell_len, lines)) > width:
-            return None
-        *upper_lines, last_line = lines
-        trees.append(Drawing([*map(Text, upper_lines), Text(last_line, STYLES["strong"])]))
+        for lines in tree_rows(piece, dict(zip(piece.ids, tokens, strict=True)), width):
+            if max(map(cell_len, lines)) > width:
+                return None
+            *upper_lines, last_line = lines
+            trees.append(Drawing([*map(Text, upper_lines), Text(last_line, STYLES["strong"])]))
     return trees

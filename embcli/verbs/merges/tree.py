@@ -1,13 +1,13 @@
-"""A piece of a text as a tree of lines: its symbols on top, its merges below them, IDs at the end.
+"""The trees of a piece of a text: symbols on top, merges below them, token IDs at the end.
 
 A node is drawn from its symbols down. Joining nodes puts them side by side, with branches and the
-merged text below; the number of the step is in the branches. At the end the last nodes get their
-token IDs and stand side by side.
+merged text below; the number of the step is in the branches. At the end the last nodes, one for
+each token, get their IDs and stand side by side, in rows as wide as the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -19,8 +19,13 @@ from embcli.tokens import shown
 _GAP = 2  # cells between neighbours
 
 
-def tree_lines(piece: Derivation, tokens: Mapping[int, bytes | None]) -> list[str]:
-    """Return the lines of a piece's tree; `tokens` are the bytes of its IDs."""
+def tree_rows(
+    piece: Derivation, tokens: Mapping[int, bytes | None], width: int
+) -> Iterator[list[str]]:
+    """Yield a piece's trees in rows of this width: the lines of each, the last one with IDs.
+
+    A row of one tree can be wider. `tokens` are the bytes of the piece's IDs.
+    """
     nodes = []
     for symbol in piece.symbols:
         text = shown(symbol)
@@ -33,15 +38,28 @@ def tree_lines(piece: Derivation, tokens: Mapping[int, bytes | None]) -> list[st
         # The vocabulary has the piece, though no merges lead to it.
         nodes = [_joined(nodes, "┬")]
 
-    height = max(len(node.lines) for node in nodes)
-    for node in nodes:
-        node.extend(height)
     ids = [str(token_id) for token_id in piece.ids]
     if len(ids) != len(nodes):  # an unknown symbol has several IDs, or none
-        return [*_side_by_side(nodes), " ".join(ids)]
+        _extend(nodes)
+        yield [*_side_by_side(nodes), " ".join(ids)]
+        return
+
+    rows: list[list[_Node]] = []
+    room = 0
     for node, token_id in zip(nodes, ids, strict=True):
-        node.add(token_id)
-    return _side_by_side(nodes)
+        cells = max(node.width, len(token_id))
+        if cells > room:
+            rows.append([])
+            room = width
+        rows[-1].append(node)
+        room -= cells + _GAP
+
+    ids_in_order = iter(ids)
+    for row in rows:
+        _extend(row)
+        for node in row:
+            node.add(next(ids_in_order))
+        yield _side_by_side(row)
 
 
 @dataclass(eq=False)
@@ -56,10 +74,6 @@ class _Node:
     def width(self) -> int:
         return max(map(cell_len, self.lines))
 
-    def extend(self, height: int) -> None:
-        """Draw a line down to a height."""
-        self.lines += [" " * self.middle + "│"] * (height - len(self.lines))
-
     def add(self, text: str) -> None:
         """Write a text around the middle, within the width if it fits there."""
         cells = cell_len(text)
@@ -68,15 +82,19 @@ class _Node:
         self.lines.append(" " * start + text)
 
 
+def _extend(nodes: Sequence[_Node]) -> None:
+    """Draw a line below each node that is not as high as the highest."""
+    height = max(len(node.lines) for node in nodes)
+    for node in nodes:
+        node.lines += [" " * node.middle + "│"] * (height - len(node.lines))
+
+
 def _joined(parts: Sequence[_Node], mark: str) -> _Node:
     """Return the node that parts are merged to: the parts side by side, the whole below them.
 
     The mark is in the middle of the branches between them.
     """
-    height = max(len(part.lines) for part in parts)
-    for part in parts:
-        part.extend(height)
-
+    _extend(parts)
     starts = accumulate((part.width + _GAP for part in parts), initial=0)
     middles = [start + part.middle for start, part in zip(starts, parts, strict=False)]
     first, *inner, last = middles
