@@ -99,6 +99,10 @@ def test_an_entry_with_several_questions_like_it_is_nearer():
     assert glossary._likeness(asked, two) > 1.05 * glossary._likeness(asked, one)
 
 
+def test_a_number_that_a_text_writes_with_commas_is_found_without_them():
+    assert glossary.explain("38597376").entries[0].word == "parameter"
+
+
 def test_a_negative_zero_is_a_word():
     assert glossary.explain("why is there a -0.0").entries[0].word == "float32"
 
