@@ -18,8 +18,8 @@ from tests.cases import cases
 # "held out" and "unseen" ones were measured before an entry was written for any of them. "heard"
 # ones were asked by readers who did not find an answer, or found it in a list; "whole sentences"
 # were invented before their answers were seen, and then found by words that entries got, as were
-# those "in sentences" and "in sentences of readers". Those "elsewhere" are about something else: no
-# word answers.
+# those "in sentences", "in sentences of readers" and "why, how back, and what not". Those
+# "elsewhere" are about something else: no word answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {
@@ -106,6 +106,10 @@ def test_an_entry_with_several_questions_like_it_is_nearer():
     two = glossary.Entry("x", "", text, asked=["slow rows", "slow lookup"])
     asked = frozenset({"slow", "row", "lookup"})
     assert glossary._likeness(asked, two) > 1.05 * glossary._likeness(asked, one)
+
+
+def test_a_number_that_a_text_writes_with_commas_is_found_without_them():
+    assert glossary.explain("38597376").entries[0].word == "parameter"
 
 
 def test_a_negative_zero_is_a_word():

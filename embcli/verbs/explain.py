@@ -6,7 +6,8 @@ answers (`Asked: what does one-hot mean; why not use one-hot vectors`), and bloc
 lines: a paragraph; commands, indented by four blanks; items, each a line `- name: text`; a
 table, whose lines begin with `| `; and at the end where a book or a paper has it (`From: ...`). An
 item is a word of its own, too. The questions are not printed: a reader's own question is compared
-with them.
+with them. The part "Answers" has entries for questions that no word's entry answers first; the list
+of all words leaves it out.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _COMMON_WORDS = frozenset(
         for from get getting give given gives go goes good got had happen happens has hasn have
         haven having he her here him his how i if in instead into is isn it its just kind know less
         let like look looks make makes many maybe me mean means might mine more most much must my
-        myself need needed needs never nice nobody normally not nothing of ok on once one only or
+        myself need needed needs never nice nobody normally nothing of ok on once one only or
         other our ours out over own people person please possible possibly problem problems purpose
         put ran really reason rid said same say says see she should shouldn show shows simply so
         solve solves some somebody someone something sort stand stands still stuff such take takes
@@ -52,7 +53,7 @@ _COMMON_WORDS = frozenset(
         three through to too tried try two understand up us use used using usually versus vs want
         was wasn way we well weren what when where whether which while who whole whom whose why will
         with won work works would wouldn yet you your yours arent cant didnt diffrence diffrent
-        doesnt dont hows idk im isnt ive lets shouldnt thats whats wheres whos whys wont wouldnt
+        doesnt dont hows idk im isnt ive lets shouldnt thats wat whats wheres whos whys wont wouldnt
         """,
     )
 )
@@ -67,7 +68,7 @@ _LEAST = 0.35  # how near an entry must be to be offered; half as near as the ne
 _MOST_CANDIDATES = 5
 _MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
 _SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
-_TYPO = 0.89  # and that of a question's word: one wrong letter in ten, one missing in five
+_TYPO = 0.88  # and that of a question's word: one wrong letter in nine, one missing in five
 
 
 class Block(NamedTuple):
@@ -76,10 +77,6 @@ class Block(NamedTuple):
     kind: Literal["prose", "command", "item", "table"]
     text: str
     name: str = ""  # the name of an item
-
-    @property
-    def line(self) -> str:
-        return f"{self.name}: {self.text}" if self.name else self.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +97,11 @@ class Entry:
     @property
     def text(self) -> str:
         """All paragraphs, items and tables, in lines."""
-        return "\n".join(block.line for block in self.blocks if block.kind != "command")
+        return "\n".join(
+            f"{block.name}: {block.text}" if block.name else block.text
+            for block in self.blocks
+            if block.kind != "command"
+        )
 
     @cached_property
     def phrases(self) -> list[frozenset[str]]:
@@ -138,7 +139,8 @@ class Explanations(Result, verb="explain"):
                 yield _item_text(entry.word, sentence)
         elif len(self.entries) > 2:
             for part, group in groupby(self.entries, lambda entry: entry.part):
-                yield _item_text(part, ", ".join(entry.word for entry in group))
+                if part != "Answers":  # a question finds them
+                    yield _item_text(part, ", ".join(entry.word for entry in group))
         else:
             for place, entry in enumerate(self.entries):
                 if place:
@@ -319,7 +321,8 @@ def _rarity(word: str) -> float:
 
 def _telling_words(text: str) -> frozenset[str]:
     """Return the stems of the words that tell what a text is about, numbers like 50256 and -0.0."""
-    text = re.sub(r"(?<=[a-z])-(?=\d)", "", text.casefold())  # GPT-2 is gpt2
+    # GPT-2 is gpt2, and 1,132 is 1132.
+    text = re.sub(r"(?<=[a-z])-(?=\d)|(?<=\d),(?=\d{3}\b)", "", text.casefold())
     words = re.findall(r"(?<!\w['\u2019])\b\w*[^\W\d_]\w*|-?\d+\.\d+|\d{3,}", text)
     return frozenset(_stem(word) for word in words if word not in _COMMON_WORDS)
 
