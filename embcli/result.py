@@ -26,8 +26,10 @@ from typing import (
 from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
     InputError,
+    MissingDataError,
     Notes,
     OutputError,
+    WrongTypeError,
     check_choice,
     missing_extra,
     whole_number,
@@ -102,6 +104,9 @@ class PageStyle:
             raise OutputError(Sentence("{slide} has its own width; leave out {width}"))
 
 
+PageStyle.__init__.__qualname__ = "styled"  # errors for a wrong call begin with it
+
+
 def short_name(path: str) -> str:
     """Return the end of a path, which has the name of a model: its folder and file.
 
@@ -135,6 +140,19 @@ class Result:
     def __copy__(self: ResultType) -> ResultType:
         return replace(self)
 
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise WrongTypeError(
+            "a result is not a list: result.to_dicts() returns its rows, and numpy.asarray(result) "
+            "its matrix"
+        )
+
+    __iter__ = __getitem__ = _refuse
+
+    if not TYPE_CHECKING:  # With it, a type checker would accept any name.
+
+        def __getattr__(self, name: str) -> np.ndarray:
+            return self.matrix(name)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a result is not pickled or deep-copied; save it, or compute it again")
 
@@ -161,8 +179,8 @@ class Result:
         return ", ".join(facts)
 
     def _records(self) -> Records:
-        """Return the result as data; raises OutputError for a page that has none."""
-        raise OutputError(f"{self._verb} has a page, without data behind it")
+        """Return the result as data; raises MissingDataError for a page that has none."""
+        raise MissingDataError(f"{self._verb} has a page, without data behind it")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Return the parts of the page, for rich: those of the module `page` beside the verb."""
@@ -282,7 +300,7 @@ class Result:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dicts, as a file of ndjson has them, which writes NaN as null.
 
-        Raises OutputError for a result that cannot be written as ndjson.
+        Raises MissingDataError for a page, and OutputError for what cannot be written as ndjson.
 
         >>> import embcli
         >>> embcli.seeded().tokenize("Every effort").to_dicts()[1]["token"]
@@ -290,14 +308,20 @@ class Result:
         """
         import orjson
 
+        self._records()  # A page has none.
         return list(map(orjson.loads, self._written("ndjson").splitlines()))
 
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
-        Raises OutputError for a result that cannot be written as parquet, which has its matrices as
-        `matrix(name)`, and without the extra `arrow`.
+        Raises OutputError for a result that is not one table, and without the extra `arrow`.
         """
+        self._records()  # A page has none.
+        if "parquet" not in formats_for(self.content):
+            raise OutputError(
+                "this result is not one table: to_dicts() returns rows, matrix(name) a matrix, and "
+                "save('result.json') writes all of it"
+            )
         data = BytesIO(self._written("parquet"))
         from pyarrow import parquet
 
@@ -311,8 +335,10 @@ class Result:
         """
         try:
             import pandas
+            import pyarrow  # noqa: F401 - Whoever lacks both is told so at once.
         except ImportError as error:
-            raise OutputError(f"to_pandas needs pandas: pip install pandas ({error})") from None
+            cure = "pip install pandas 'embcli[arrow]'"
+            raise OutputError(f"to_pandas needs pandas and pyarrow: {cure} ({error})") from None
         frame = self.to_arrow().to_pandas()
         records = self._records()
         if "vector" in frame:
@@ -322,14 +348,17 @@ class Result:
         return frame
 
     def matrix(self, name: str) -> np.ndarray:
-        """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
+        """Return a whole matrix by its name; raises MissingDataError if there is none of it."""
         import numpy as np
 
         records = self._records()
         array = records.matrices.get(name)
         if array is None:
             names = ", ".join(records.matrices) or "none"
-            raise OutputError(f"this result has no matrix {str(name)!r}; there are: {names}")
+            raise MissingDataError(
+                f"a result of {self._verb} has no {str(name)!r} here; its matrices: {names}; "
+                "to_dicts() returns its rows, help(result) lists the rest"
+            )
         matrix = np.empty(array.shape, array.dtype)
         start = 0
         for piece in records.pieces((), (name,)):
@@ -343,7 +372,10 @@ class Result:
         shown = records.shown or records.one
         if len(shown) != 1:
             names = ", ".join(shown or records.matrices) or "none"
-            raise OutputError(f"this result is not one matrix; name one: matrix(name), of {names}")
+            raise OutputError(
+                f"this result is not one matrix; matrix(name) returns one of these: {names}; "
+                "to_dicts() returns rows"
+            )
         return self.matrix(shown[0])  # numpy itself converts it to another dtype
 
 
@@ -360,10 +392,7 @@ class MatrixOf(property):
     def __get__(self, result: Any, owner: type | None = None, /) -> Any:
         if result is None:
             return self
-        try:
-            matrix = result.matrix(self._name)
-        except OutputError as error:
-            raise AttributeError(str(error)) from None
+        matrix = result.matrix(self._name)
         matrix.flags.writeable = False  # the next one would not have what is written to this one
         return matrix
 
