@@ -140,7 +140,7 @@ class Result:
     def __copy__(self: ResultType) -> ResultType:
         return replace(self)
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def _refuse(self, *_: Any) -> Any:
         raise WrongTypeError(
             "a result is not a list: result.to_dicts() returns its rows, and numpy.asarray(result) "
             "its matrix"
@@ -291,7 +291,16 @@ class Result:
         return lambda file: writers.write(records, format, file, self.notes)
 
     def _written(self, format: FormatName) -> bytes:
-        """Return the result as data in a format, as in a file."""
+        """Return the result as data in a format, as in a file.
+
+        Raises MissingDataError for a page, and OutputError for a result that is not one table.
+        """
+        self._records()
+        if format not in formats_for(self.content):
+            raise OutputError(
+                "this result is not one table: matrix(name) returns one of its matrices, and "
+                "save('result.json') writes all of it"
+            )
         chosen = chosen_format(self.content, format, None)
         file = BytesIO()
         self._writer(chosen)(file)
@@ -300,7 +309,7 @@ class Result:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dicts, as a file of ndjson has them, which writes NaN as null.
 
-        Raises MissingDataError for a page, and OutputError for what cannot be written as ndjson.
+        Raises MissingDataError for a page, and OutputError for a result that is not one table.
 
         >>> import embcli
         >>> embcli.seeded().tokenize("Every effort").to_dicts()[1]["token"]
@@ -308,7 +317,6 @@ class Result:
         """
         import orjson
 
-        self._records()  # A page has none.
         return list(map(orjson.loads, self._written("ndjson").splitlines()))
 
     def to_arrow(self) -> Any:
@@ -316,12 +324,6 @@ class Result:
 
         Raises OutputError for a result that is not one table, and without the extra `arrow`.
         """
-        self._records()  # A page has none.
-        if "parquet" not in formats_for(self.content):
-            raise OutputError(
-                "this result is not one table: to_dicts() returns rows, matrix(name) a matrix, and "
-                "save('result.json') writes all of it"
-            )
         data = BytesIO(self._written("parquet"))
         from pyarrow import parquet
 

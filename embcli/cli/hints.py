@@ -33,21 +33,17 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     first = words[0]
     lower = first.casefold()
     known = _FACTS["commands"]
-    parts = [lower, *re.split("[-_]", lower)]
-    meant = [known[part] for part in parts if part in known]
-    near = nearest(first, commands)
+    near = nearest(first, known)
     later = [word for word in words[1:2] if word in commands]
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
         quoted = shlex.quote(first[:60])
         hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
     elif later:
         hint = f"The command comes first: embcli {later[0]} --help"
-    elif meant:
-        hint = f"Did you mean embcli {meant[0]}? embcli --help"
-    elif lower in named():
+    elif lower in named() and lower not in known:
         hint = f"embcli explain {first} explains the word; embcli --help"
     elif near:
-        hint = f"Did you mean embcli {near}? embcli --help"
+        hint = f"Did you mean embcli {known[near]}? embcli --help"
     else:
         text = " ".join(takewhile(_is_no_option, words))
         hint = f"For a text: embcli tokenize {shlex.quote(text)}; embcli --help"
@@ -61,9 +57,8 @@ def _is_no_option(word: str) -> bool:
 def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
     """Raise InputError for an option in the place of a value, with one dash only, or given twice.
 
-    The spellings of others are kept for errors.
     Typer would take the option as the value, each letter after one dash as an option, and the last
-    of two values.
+    of two values. How the options are spelled is kept for errors.
     """
     known = _by_flag(parameters)
     spellings.clear()
