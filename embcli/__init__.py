@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         IdError,
         InputError,
         LayerError,
+        MissingDataError,
         MissingFileError,
         OutputError,
         RangeError,
@@ -38,6 +39,7 @@ __all__ = [
     "IdError",
     "InputError",
     "LayerError",
+    "MissingDataError",
     "MissingFileError",
     "Model",
     "OutputError",
@@ -63,20 +65,15 @@ _HOMES = {
 }
 
 
-# The verbs that are not also the name of a module.
-_VERBS = (
-    *("tokenize", "encode", "merges", "batch", "lookup", "compare", "decode"),
-    *("weights", "neighbors", "audit", "diff", "info"),
-)
-
-
 def __getattr__(name: str) -> object:
     """Import a public name when it is first asked for."""
-    if name not in __dir__():
-        cure = f"; a model has it: embcli.seeded().{name}(...)" if name in _VERBS else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{cure}")
     from importlib import import_module
 
+    if name not in __dir__():
+        wrong = f"module {__name__!r} has no attribute {name!r}"
+        if hasattr(import_module(_HOMES["Model"]).Model, name):
+            wrong += f"; a model has it: embcli.seeded().{name}(...)"
+        raise AttributeError(wrong)
     home = _HOMES.get(name, "embcli.errors")
     return getattr(import_module(home), name)
 

@@ -118,6 +118,16 @@ class OutputError(EmbcliError):
     """
 
 
+class MissingDataError(OutputError, AttributeError):
+    """A result has no matrix of this name, or is a page without data.
+
+    >>> import embcli
+    >>> embcli.seeded(vocab=6, dim=3).weights().position
+    Traceback (most recent call last):
+    embcli.errors.MissingDataError: a result of weights has no 'position' here; ...
+    """
+
+
 def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
     """Return the sentence for a package that is missing, or whose import raises an error.
 
@@ -174,12 +184,13 @@ def whole_number(
 ) -> int:
     """Return an integer of Python or of numpy as Python's.
 
-    Raises WrongTypeError for another type, and an error of the given class for an integer out of
-    range.
+    Raises WrongTypeError for another type, such as bool, and an error of the given class for an
+    integer out of range.
     """
     name = Parameter(parameter)
+    index: Any = None if isinstance(value, bool) else value  # True is an int, but not meant as one
     try:
-        number = operator.index(value)
+        number = operator.index(index)
     except TypeError:
         wrong = "{parameter} must be a whole number, not {given}"
         given = repr(value)[:60]

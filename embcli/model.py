@@ -6,16 +6,14 @@ verb that it runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Integral
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from embcli.errors import IdError, InputError, Notes, WrongTypeError
-from embcli.opened import Opened
-from embcli.text import array_of
+from embcli.opened import Opened, TextOrIds
 from embcli.tokens import check_ids
 from embcli.verbs.audit import audit
 from embcli.verbs.batch import batch
@@ -36,11 +34,12 @@ class Model(Opened):
 
     `model.shape` is (V, D): `len(model)` or `model.vocab`, and `model.dim`. `model[6109]` is a row,
     (D,) float32; `model[[1, 2]]`, `model[0:5]` and `model["Every effort"]` are rows, (n, D)
-    float32, those of a text one per token: never a mean; IDs of shape (B, T) give (B, T, D). IDs
-    are not counted from the end: a negative one is no token, in a slice, too.
-    `6109 in model` tells whether an ID has a row, `" effort" in model` whether a text is one token
-    with a row. The methods take a text, several texts, or IDs; each returns a frozen result, which
-    shows itself as the command shows it. A model can be used from several threads.
+    float32, those of a text one per token: never a mean. Rows of several texts follow each other,
+    as in `lookup`, and IDs of shape (B, T) give (B, T, D). IDs are not counted from the end: a
+    negative one is no token, in a slice, too. `6109 in model` tells whether an ID has a row,
+    `" effort" in model` whether a text is one token with a row. The methods take a text, several
+    texts, or IDs; each returns a frozen result, which shows itself as the command shows it. A model
+    can be used from several threads.
     """
 
     tokenize = tokenize
@@ -93,14 +92,11 @@ class Model(Opened):
         number = ids[0] if len(ids) == 1 else None
         return isinstance(number, Integral) and 0 <= int(number) < len(self)
 
-    def __getitem__(
-        self, key: int | np.integer[Any] | str | slice | Sequence[int] | np.ndarray
-    ) -> np.ndarray:
-        if isinstance(key, str):
-            key = self.encode(key)
+    def __getitem__(self, key: TextOrIds | slice) -> np.ndarray:
         if isinstance(key, tuple):
             raise WrongTypeError(
-                "a pair is not an ID: model[2][1] is a number, model[[2, 1]] are rows"
+                "a pair is not an ID: model[2][1] is a number, model[[2, 1]] are rows, and "
+                "model[:][:, 0] is a column"
             )
         if isinstance(key, slice):
             try:
@@ -110,12 +106,13 @@ class Model(Opened):
             if min(key.start or 0, key.stop or 0) < 0:
                 raise IdError(f"IDs are not counted from the end; the last one is {len(self) - 1}")
             key = chosen
-        ids = array_of(key)
-        tokens = self.tokens(ids)
+        tokens = self.tokens(key)
         check_ids(tokens, len(self), can_enlarge=self.source.origin.is_seeded)
         layers = self.source.open({"token": tokens.ids}, Notes())
         rows = layers["token"].rows(tokens.ids)
-        return rows.reshape(*ids.shape, rows.shape[1])
+        if tokens.texts is not None:
+            return rows
+        return rows.reshape(*np.shape(key), rows.shape[1])
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise WrongTypeError(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from embcli.encodings import Encoding
     from embcli.files.checkpoint import Checkpoint
 
-TextOrIds = str | int | Sequence[Any] | np.ndarray | Sequences | Tokens
+TextOrIds = str | int | np.integer[Any] | Sequence[Any] | np.ndarray | Sequences | Tokens
 
 
 # Models have rows without a token, but a tokenizer with fewer tokens for their rows is another's.

@@ -26,8 +26,10 @@ from typing import (
 from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
     InputError,
+    MissingDataError,
     Notes,
     OutputError,
+    WrongTypeError,
     check_choice,
     missing_extra,
     whole_number,
@@ -102,6 +104,9 @@ class PageStyle:
             raise OutputError(Sentence("{slide} has its own width; leave out {width}"))
 
 
+PageStyle.__init__.__qualname__ = "styled"  # errors for a wrong call begin with it
+
+
 def short_name(path: str) -> str:
     """Return the end of a path, which has the name of a model: its folder and file.
 
@@ -135,6 +140,19 @@ class Result:
     def __copy__(self: ResultType) -> ResultType:
         return replace(self)
 
+    def _refuse(self, *_: Any) -> Any:
+        raise WrongTypeError(
+            "a result is not a list: result.to_dicts() returns its rows, and numpy.asarray(result) "
+            "its matrix"
+        )
+
+    __iter__ = __getitem__ = _refuse
+
+    if not TYPE_CHECKING:  # With it, a type checker would accept any name.
+
+        def __getattr__(self, name: str) -> np.ndarray:
+            return self.matrix(name)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a result is not pickled or deep-copied; save it, or compute it again")
 
@@ -161,8 +179,8 @@ class Result:
         return ", ".join(facts)
 
     def _records(self) -> Records:
-        """Return the result as data; raises OutputError for a page that has none."""
-        raise OutputError(f"{self._verb} has a page, without data behind it")
+        """Return the result as data; raises MissingDataError for a page that has none."""
+        raise MissingDataError(f"{self._verb} has a page, without data behind it")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Return the parts of the page, for rich: those of the module `page` beside the verb."""
@@ -273,7 +291,16 @@ class Result:
         return lambda file: writers.write(records, format, file, self.notes)
 
     def _written(self, format: FormatName) -> bytes:
-        """Return the result as data in a format, as in a file."""
+        """Return the result as data in a format, as in a file.
+
+        Raises MissingDataError for a page, and OutputError for a result that is not one table.
+        """
+        self._records()
+        if format not in formats_for(self.content):
+            raise OutputError(
+                "this result is not one table: matrix(name) returns one of its matrices, and "
+                "save('result.json') writes all of it"
+            )
         chosen = chosen_format(self.content, format, None)
         file = BytesIO()
         self._writer(chosen)(file)
@@ -282,7 +309,7 @@ class Result:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dicts, as a file of ndjson has them, which writes NaN as null.
 
-        Raises OutputError for a result that cannot be written as ndjson.
+        Raises MissingDataError for a page, and OutputError for a result that is not one table.
 
         >>> import embcli
         >>> embcli.seeded().tokenize("Every effort").to_dicts()[1]["token"]
@@ -295,8 +322,7 @@ class Result:
     def to_arrow(self) -> Any:
         """Return the fields and one matrix as a `pyarrow.Table`, as parquet has them.
 
-        Raises OutputError for a result that cannot be written as parquet, which has its matrices as
-        `matrix(name)`, and without the extra `arrow`.
+        Raises OutputError for a result that is not one table, and without the extra `arrow`.
         """
         data = BytesIO(self._written("parquet"))
         from pyarrow import parquet
@@ -311,8 +337,10 @@ class Result:
         """
         try:
             import pandas
+            import pyarrow  # noqa: F401 - Whoever lacks both is told so at once.
         except ImportError as error:
-            raise OutputError(f"to_pandas needs pandas: pip install pandas ({error})") from None
+            cure = "pip install pandas 'embcli[arrow]'"
+            raise OutputError(f"to_pandas needs pandas and pyarrow: {cure} ({error})") from None
         frame = self.to_arrow().to_pandas()
         records = self._records()
         if "vector" in frame:
@@ -322,14 +350,17 @@ class Result:
         return frame
 
     def matrix(self, name: str) -> np.ndarray:
-        """Return a whole matrix by its name. Raises OutputError if there is none of this name."""
+        """Return a whole matrix by its name; raises MissingDataError if there is none of it."""
         import numpy as np
 
         records = self._records()
         array = records.matrices.get(name)
         if array is None:
             names = ", ".join(records.matrices) or "none"
-            raise OutputError(f"this result has no matrix {str(name)!r}; there are: {names}")
+            raise MissingDataError(
+                f"a result of {self._verb} has no {str(name)!r} here; its matrices: {names}; "
+                "to_dicts() returns its rows, help(result) lists the rest"
+            )
         matrix = np.empty(array.shape, array.dtype)
         start = 0
         for piece in records.pieces((), (name,)):
@@ -343,7 +374,10 @@ class Result:
         shown = records.shown or records.one
         if len(shown) != 1:
             names = ", ".join(shown or records.matrices) or "none"
-            raise OutputError(f"this result is not one matrix; name one: matrix(name), of {names}")
+            raise OutputError(
+                f"this result is not one matrix; matrix(name) returns one of these: {names}; "
+                "to_dicts() returns rows"
+            )
         return self.matrix(shown[0])  # numpy itself converts it to another dtype
 
 
@@ -360,10 +394,7 @@ class MatrixOf(property):
     def __get__(self, result: Any, owner: type | None = None, /) -> Any:
         if result is None:
             return self
-        try:
-            matrix = result.matrix(self._name)
-        except OutputError as error:
-            raise AttributeError(str(error)) from None
+        matrix = result.matrix(self._name)
         matrix.flags.writeable = False  # the next one would not have what is written to this one
         return matrix
 

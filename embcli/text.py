@@ -152,23 +152,8 @@ def sequences_of(text_or_ids: Any, lines: bool = False) -> Sequences:
 
 def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
     """Return one ID, (1,), or several, (T,) or (B, T), as int64; raises InputError for others."""
-    ids = np.atleast_1d(array_of(values))
-    if ids.size and ids.dtype.kind not in "iu":
-        raise WrongTypeError(
-            f"this is neither one text nor a list of token IDs, such as [2]: {reprlib.repr(values)}"
-        )
-    if ids.ndim > most_dimensions:
-        raise InputError(
-            f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}; "
-            "ids[0] has one less"
-        )
-    return ids.astype(np.int64)
-
-
-def array_of(values: Any) -> np.ndarray:
-    """Return values as an array; raises InputError for lists of different lengths."""
     try:
-        return np.asarray(values)
+        ids = np.atleast_1d(values)
     except EmbcliError:  # of a result that is drawn
         raise
     except ValueError:
@@ -177,6 +162,17 @@ def array_of(values: Any) -> np.ndarray:
             f"sequences of lengths {reprlib.repr(lengths)} are not one array of IDs; "
             "pad them, or give one at a time"
         ) from None
+    if ids.size and ids.dtype.kind not in "iu":
+        raise WrongTypeError(
+            "token IDs are whole numbers, such as 2 or [2, 3], and a text is a str; this is "
+            f"{reprlib.repr(values)}"
+        )
+    if ids.ndim > most_dimensions:
+        raise InputError(
+            f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}; "
+            "ids[0] has one less"
+        )
+    return ids.astype(np.int64)
 
 
 def encode_sequences(

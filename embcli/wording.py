@@ -51,10 +51,11 @@ def first_of(words: Iterable[str], top: int, separator: str = ", ") -> str:
 def nearest(word: str, words: Iterable[str]) -> str:
     """Return the word that is spelled most like another one, or "" if none is like it.
 
-    Capitals and the dashes of an option do not count. Two letters that changed places are like.
+    Capitals and the dashes of an option do not count. Two letters that changed places are like, and
+    so is a beginning.
 
-    >>> nearest("jsn", ["csv", "json"]), nearest("cvs", ["csv", "json"])
-    ('json', 'csv')
+    >>> nearest("jsn", ["csv", "json"]), nearest("cvs", ["csv", "json"]), nearest("js", ["json"])
+    ('json', 'csv', 'json')
     >>> nearest("quit", ["audit"]), nearest("--heat", ["--theta"])
     ('', '')
     """
@@ -64,6 +65,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     letters = _letters(word)
     near = get_close_matches(letters, spelled, 1, cutoff=_LEAST_ALIKE)
     near += [other for other in spelled if sorted(other) == sorted(letters)]
+    near += [other for other in spelled if other.startswith(letters) and len(letters) > 1]
     return spelled[near[0]] if near else ""
 
 

@@ -400,10 +400,33 @@ def test_python_names_the_public_function_of_a_wrong_call():
 
 
 def test_results_are_sequences_whole_or_not_at_all(model):
-    names = ("__len__", "__iter__", "__getitem__", "shape")
-    for result in (model.tokenize(TEXT), model.lookup(TEXT), model.weights(), model.batch(BOOK)):
-        assert len({hasattr(result, name) for name in names}) == 1
     assert model.tokenize(TEXT).shape == (4,)
+    results = [model.lookup(TEXT), model.weights(), model.batch(BOOK), model.neighbors("you")]
+    for result in results:
+        for use in (iter, len, lambda each: each[0]):
+            with pytest.raises(TypeError):
+                use(result)
+        with pytest.raises(embcli.WrongTypeError, match="to_dicts"):
+            iter(result)
+        with pytest.raises(AttributeError, match="no 'shape' here"):
+            _ = result.shape
+
+
+def test_what_a_result_does_not_have_is_said_with_what_it_has(model):
+    result = model.weights(rows="0:3")
+    with pytest.raises(AttributeError, match="'numpy' here; its matrices: token; to_dicts"):
+        result.numpy()
+    with pytest.raises(TypeError, match=r"^styled\(\) got an unexpected .* 'heet'"):
+        result.styled(heet=True)
+    with pytest.raises(embcli.OutputError, match="explain has a page"):
+        embcli.explain("one-hot").to_dicts()
+    assert not hasattr(embcli.explain("one-hot"), "numpy")
+
+
+def test_several_texts_give_the_rows_of_all_their_tokens(model):
+    texts = ["Every effort", " you"]
+    assert np.array_equal(model[texts], model.lookup(texts).token)
+    assert np.array_equal(model[texts], model[[6109, 3626, 345]])
 
 
 def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
@@ -414,8 +437,13 @@ def test_an_empty_lookup_draws_no_layer(tmp_path, monkeypatch):
 
 def test_a_data_frame_is_made_by_pandas(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(embcli.OutputError, match="pip install pandas"):
+    with pytest.raises(embcli.OutputError, match=r"pip install pandas 'embcli\[arrow\]'"):
         model.tokenize(TEXT).to_pandas()
+
+
+def test_a_result_that_is_not_one_table_says_what_holds_it(model):
+    with pytest.raises(embcli.OutputError, match="not one table: matrix"):
+        model.compare([2, 3]).to_arrow()
 
 
 def test_a_data_frame_has_the_columns_of_csv(model):
@@ -447,7 +475,7 @@ def test_what_would_be_written_to_an_attribute_in_vain_is_refused(model):
 
 
 def test_an_attribute_of_a_matrix_that_is_not_there_is_missing(model):
-    with pytest.raises(AttributeError, match="no matrix 'position'"):
+    with pytest.raises(AttributeError, match="no 'position' here; its matrices: token, input"):
         _ = model.lookup(TEXT, position="none").position
 
 

@@ -115,7 +115,7 @@ def test_sinusoidal_positions_are_rows_of_the_formula():
     expected = waves(7, np.arange(T)).astype(np.float32)
     assert_same_bits(found["position"], expected)
     assert "seed" not in result._records().run
-    with pytest.raises(AttributeError, match="there are: position"):
+    with pytest.raises(AttributeError, match="its matrices: position"):
         _ = result.similarity
 
 

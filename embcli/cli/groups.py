@@ -244,15 +244,15 @@ def opened(
     encoding = _given(options, ("encoding",))
     of_file = _given(options, _OF_FILE)
     of_layers = _given(options, _OF_LAYERS)
-    others = of_layers
-    reason = "is for seeded layers; --from takes what the file holds"
     if path is None:
-        others = of_file
-        reason = "goes with --from, which names the file"
-    for name in others:
-        raise InputError(f"{o.flag_of(name)} {reason}")
-    if path is None:
+        for name in of_file:
+            raise InputError(f"{o.flag_of(name)} goes with --from, which names the file")
         return Opened.seeded(**encoding, **of_layers, notes=remarks)
+    for name in of_layers:
+        wrong = f"{o.flag_of(name)} is for seeded layers, but {path!r} names a model on disk"
+        error = InputError(wrong)
+        error.model = path
+        raise error
     return Opened.open(path, **encoding, **of_file, notes=remarks)
 
 

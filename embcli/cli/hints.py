@@ -12,12 +12,11 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from itertools import pairwise, takewhile
-from pathlib import Path
 from typing import Any
 
 from embcli.cli.console import say
+from embcli.cli.options import spellings
 from embcli.errors import InputError
-from embcli.formats import CONTENTS, formats_for
 from embcli.names import ENCODINGS
 from embcli.positions import NAMES
 from embcli.wording import load_facts, nearest
@@ -34,21 +33,17 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     first = words[0]
     lower = first.casefold()
     known = _FACTS["commands"]
-    parts = [lower, *re.split("[-_]", lower)]
-    meant = [known[part] for part in parts if part in known]
-    near = nearest(first, commands)
+    near = nearest(first, known)
     later = [word for word in words[1:2] if word in commands]
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
         quoted = shlex.quote(first[:60])
         hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
     elif later:
         hint = f"The command comes first: embcli {later[0]} --help"
-    elif meant:
-        hint = f"Did you mean embcli {meant[0]}? embcli --help"
-    elif lower in named():
+    elif lower in named() and lower not in known:
         hint = f"embcli explain {first} explains the word; embcli --help"
     elif near:
-        hint = f"Did you mean embcli {near}? embcli --help"
+        hint = f"Did you mean embcli {known[near]}? embcli --help"
     else:
         text = " ".join(takewhile(_is_no_option, words))
         hint = f"For a text: embcli tokenize {shlex.quote(text)}; embcli --help"
@@ -63,10 +58,10 @@ def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
     """Raise InputError for an option in the place of a value, with one dash only, or given twice.
 
     Typer would take the option as the value, each letter after one dash as an option, and the last
-    of two values.
+    of two values. How the options are spelled is kept for errors.
     """
     known = _by_flag(parameters)
-    options = []
+    spellings.clear()
     for flag, word in pairwise(takewhile("--".__ne__, ["", *words])):
         name = word.partition("=")[0]
         owner: Any = known.get(flag)
@@ -79,10 +74,14 @@ def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
             continue
         if f"-{name}" in known:
             raise InputError(f"No such option: {name}", f"Write -{name}, with two dashes.")
-        option: Any = known.get(name, known.get(name[:2]))  # -k3 is -k
-        if option in options and _takes_value(option) and not option.multiple:
-            raise InputError(f"{option.opts[0]} is given twice; give it once")
-        options.append(option)
+        spelling = name if name in known else name[:2]  # -k3 is -k
+        option: Any = known.get(spelling)
+        if option is None:
+            continue
+        option_flag = option.opts[0]
+        if option_flag in spellings and _takes_value(option) and not option.multiple:
+            raise InputError(f"{option_flag} is given twice; give it once")
+        spellings[option_flag] = spelling
 
 
 def _takes_value(parameter: Any) -> bool:
@@ -100,15 +99,30 @@ def cure_of(error: Any, words: Sequence[str], command: str, group: Any) -> str:
     if hasattr(error, "possibilities"):
         return _cure_of_option(error, command, own, group)
     parameter = getattr(error, "param", own.get(getattr(error, "option_name", "")))
-    if parameter is not None:  # which lacks a value, or does not take this one
-        flag = parameter.opts[0]
-        of_type = _cure("cures", parameter.type.name, command, flag)
-        return _cure("cures", flag.lstrip("-"), command) or of_type
-
+    if parameter is not None:
+        return _cure_of_value(error, parameter, words, command)
     if not command:
         return ""
     too_many = ["--"] if "--" in words else error.ctx.args
     return cure_of_words("extra", too_many, command)
+
+
+def _cure_of_value(error: Any, parameter: Any, words: Sequence[str], command: str) -> str:
+    """Return what an option takes in place of a wrong value, or of none.
+
+    If a shell can complete its values, they are the ones to choose from.
+    """
+    flag = parameter.opts[0]
+    choices = [item.value for item in parameter.shell_complete(error.ctx, "")]
+    if not hasattr(error, "option_name"):
+        values, _, _ = error.ctx.command.make_parser(error.ctx).parse_args([*words[1:]])
+        near = nearest(str(values.get(parameter.name)), choices)
+        if near:
+            return f"Did you mean {near}?"
+    elif any(choices):
+        return f"Choose from {', '.join(choices)}."
+    of_type = _cure("cures", parameter.type.name, command, spellings.get(flag, flag))
+    return _cure("cures", flag.lstrip("-"), command) or of_type or str(parameter.help)
 
 
 def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:
@@ -118,11 +132,6 @@ def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:
         if words and all(re.fullmatch(pattern, word, re.IGNORECASE) for word in words):
             return _cure(table, kind, command, shlex.quote(words[0]))
     return ""
-
-
-def cure_of_file(file: Path | None) -> str:
-    """Return where a file that cannot be read is found, or ""."""
-    return _cure("missing files", file.name) if file else ""
 
 
 def note_on_word(word: str, kind: str) -> None:
@@ -139,13 +148,9 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
-    near = nearest(option, [*own, "--help"])
-    longer = [flag for flag in own if flag.startswith(f"--{name.lower()}")]
-    meant = _FACTS["options"].get(name, longer)
-    error.possibilities = {*meant}.intersection(own)
+    meant = _FACTS["options"].get(name, [nearest(option, [*own, "--help"])])
+    error.possibilities = {*meant}.intersection([*own, "--help"])
     cure = _cure("cures", name, command, name)
-    if name in formats_for(CONTENTS.get(command, "text")):
-        cure = cure or _cure("cures", "formats", command, name)
     if cure or error.possibilities:
         return cure
 
@@ -155,8 +160,6 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
             return 'Options stand after the command: embcli lookup "A text" --dim 3.'
         if others:
             return f"{flag} is an option of {', '.join(others)}."
-    if name not in _FACTS["options"]:
-        error.possibilities = near and [near]
     return ""
 
 

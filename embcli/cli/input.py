@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
-from embcli.cli.hints import cure_of_file, cure_of_words, note_on_word
+from embcli.cli.hints import cure_of_words, note_on_word
 from embcli.errors import InputError
 from embcli.names import LONGEST_TEXT, PROGRAM
 from embcli.wording import in_bytes
@@ -147,7 +147,8 @@ def _bytes(file: Path | None, name: str, example: str) -> bytes:
             data = source.read(LONGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
-        raise InputError(f"cannot read {place}: {reason}", cure_of_file(file)) from None
+        hint = cure_of_words("missing files", [place])
+        raise InputError(f"cannot read {place}: {reason}", hint) from None
     if len(data) > LONGEST_TEXT:
         raise InputError(f"cannot read {place}: it gives more than {in_bytes(LONGEST_TEXT)}")
     return data

@@ -40,7 +40,8 @@ _SHOWN_IN: dict[str, Strings] = {
     "pictures": PICTURES,
 }
 # Parameters of the library whose flags have other names; all others are flags of the same name.
-_FLAGS = {"top": "-k", "path": "--from", "kind": "KIND", "text": "TEXT", "word": "WORD"}
+spellings: dict[str, str] = {}  # of the options in the command line, by their flags: -k for --top
+_FLAGS = {"path": "--from", "kind": "KIND", "text": "TEXT", "word": "WORD"}
 
 
 class Marks(NamedTuple):
@@ -53,12 +54,15 @@ class Marks(NamedTuple):
 def flag_of(parameter: str) -> str:
     """Return a parameter of the library, or a variable of the environment, as a user types it.
 
+    An option of the command line is spelled as it is there.
+
     >>> flag_of("context_length"), flag_of("path"), flag_of("EMBCLI_THEME")
     ('--context-length', '--from', 'EMBCLI_THEME')
     """
     if parameter.isupper():
         return parameter
-    return _FLAGS.get(parameter, f"--{parameter.replace('_', '-')}")
+    flag = _FLAGS.get(parameter, f"--{parameter.replace('_', '-')}")
+    return spellings.get(flag, flag)
 
 
 def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> inspect.Parameter:

@@ -34,13 +34,14 @@ from embcli.wording import load_facts
 if TYPE_CHECKING:
     from embcli.cli.groups import TourOptions
 
-_KEYS = "Enter continues, b goes back, q quits: "
+_KEYS = "Enter {}, b goes back, q quits: "
 _FIRST_TRY = "Your answer ({}; ? gives a hint, Enter skips, b goes back, q quits): "
 _NEXT_TRY = "Try again (Enter alone shows the answer, b goes back, q quits): "
 _FORWARD = ("\r", "\n", " ", "n")
 _BACK = "b"
 _QUIT = "q"
 _LETTERS = 60  # of print, written by hand on a line
+_LONGEST_TEXT = 200  # characters of a text in a command: more would leave no room for its result
 _Sheet = list[RenderableType]
 ResultOf = Callable[[list[str]], object]  # the words after `embcli` -> what the command returns
 _Rules = list[tuple[str, str]]  # patterns, and what stands for them
@@ -135,12 +136,13 @@ def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
         steps = [step for step in STEPS if tour.path or "{model}" not in step.command]
         if is_file:
             steps[-1:-1] = EXERCISES
+    given = tour.text and decoded(tour.text, "--text")
+    steps = _numbered(steps, given)
     if tour.steps is not None:
         steps = _chosen(steps, tour.steps)
-    given = tour.text and decoded(tour.text, "--text")
     if given and not any("{text}" in step.command for step in steps):
         raise InputError("no chosen step has a place for --text; leave it, --steps or --quiz out")
-    return _numbered(steps, given)
+    return steps
 
 
 def _numbered(steps: list[TourStep], given: str | None) -> list[TourStep]:
@@ -238,7 +240,7 @@ class _Pages:
     result_of: ResultOf
     height: int = 52  # lines of a step, for which a sheet of paper has room
     status: int = 0
-    # Whether a question was answered right, by its heading; one that is skipped is not in it.
+    # Whether the last answer to a question was right, by its heading; a skipped one is not in it.
     judged: dict[str, bool] = field(default_factory=dict)
 
     def asked(self, step: TourStep) -> _Sheet:
@@ -269,11 +271,11 @@ class _Pages:
         """Return the right answer, and whether it was given; a skipped question has no verdict."""
         right = step.answers[0]
         if step.is_right(answer):
-            self.judged.setdefault(step.heading, True)
+            self.judged[step.heading] = True
             return safe_text(f"Right: {right}", "good")
         if _wants_hint(answer) or not step.is_an_answer(answer):
             return safe_text(f"The answer: {right}", "strong")
-        self.judged.setdefault(step.heading, False)
+        self.judged[step.heading] = False
         return safe_text(f"Not quite. The answer: {right}", "bad")
 
     def _command_and_result(self, command: str, text: str) -> _Sheet:
@@ -282,7 +284,8 @@ class _Pages:
         The page is empty if the command fails, which is reported.
         """
         words = with_text(command, text, self.model)
-        typed = as_typed(with_text(command, text, self.shown_model))
+        shown_text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+        typed = as_typed(with_text(command, shown_text, self.shown_model))
         page: RenderableType = Group()
         try:
             result = self.result_of(words)
@@ -305,7 +308,7 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
     place = 0
     try:
         while place < len(steps):
-            key = _show(pages, steps[place])
+            key = _show(pages, steps[place], "continues" if steps[place + 1 :] else "ends the tour")
             if key == _QUIT:
                 return []
             if key == _BACK:
@@ -320,8 +323,11 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
     return [safe_text(f"Right answers: {judged.count(True)} of {len(judged)}.")]
 
 
-def _show(pages: _Pages, step: TourStep) -> str:
-    """Show a step, with its question on a screen before; return the key that leaves it."""
+def _show(pages: _Pages, step: TourStep, enter: str) -> str:
+    """Show a step, with its question on a screen before; return the key that leaves it.
+
+    `enter` is what Enter does below the step.
+    """
     above = pages.asked(step)
     answer = ""
     if step.question:
@@ -331,7 +337,7 @@ def _show(pages: _Pages, step: TourStep) -> str:
             return answer
     pages.height = shutil.get_terminal_size().lines - 1
     _show_screen(pages.answered(step, above, answer))
-    return _read_key()
+    return _read_key(_KEYS.format(enter))
 
 
 def _read_answer(step: TourStep) -> str:
@@ -340,19 +346,16 @@ def _read_answer(step: TourStep) -> str:
     Return the last one; Enter alone is one only if it is the first. What is not of the kind that is
     asked for, such as ?, is no try.
     """
-    hint = step.hint
     tries = _KINDS[step.kind]["tries"]
     answer = _read_line(_FIRST_TRY.format(step.kind))
     further = answer
     while further not in ("", _BACK, _QUIT) and not step.is_right(further):
         reply = f"Please type {step.kind}."
         if _wants_hint(further):
-            reply = hint
-            hint = "There is no further hint."
+            reply = step.hint
         elif step.is_an_answer(further):
             tries -= 1
-            reply = f"Not quite. {hint}"
-            hint = "There is no further hint."
+            reply = f"Not quite. {step.hint}"
         if not tries:
             break
         ResultWriter().show(safe_text(reply))
@@ -371,16 +374,16 @@ def _read_line(prompt: str) -> str:
     return _rewritten(line.decode(errors="replace"), _RULES["keys"])
 
 
-def _read_key() -> str:
+def _read_key(prompt: str) -> str:
     """Wait for a key that leaves a step; `q` if the terminal is gone."""
-    print(_KEYS, end="", flush=True)
+    print(prompt, end="", flush=True)
     while True:
         key = _QUIT
         with suppress(EOFError, OSError):
             key = typer.getchar()[:1].lower() or _QUIT
         if key in (*_FORWARD, _BACK, _QUIT):
             return key
-        print(f"\rUnknown key. {_KEYS}", end="", flush=True)
+        print(f"\rUnknown key. {prompt}", end="", flush=True)
 
 
 def _show_screen(parts: _Sheet) -> None:

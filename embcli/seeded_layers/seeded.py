@@ -14,8 +14,8 @@ from embcli.wording import Parameter
 class Seeded:
     """A seeded pair of layers: `Embedding(V, D)` is drawn first, `Embedding(C, D)` right after it.
 
-    A negative seed becomes the one that torch takes it for: -5 becomes 2**64 - 5. Raises LayerError
-    for numbers out of range, and for layers that torch could not hold on this machine.
+    Raises LayerError for numbers out of range, and for layers that torch could not hold on this
+    machine.
     """
 
     vocab: int
@@ -26,7 +26,7 @@ class Seeded:
     def __post_init__(self) -> None:
         for name in ("vocab", "dim", "context_length"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
-        object.__setattr__(self, "seed", torch_seed(self.seed))
+        object.__setattr__(self, "seed", check_seed(self.seed))
         # Drawing itself needs little memory, so that a layer may take the whole machine's.
         for name, shape in self.shapes.items():
             refuse_too_large(f"a {name} layer", shape)
@@ -48,17 +48,11 @@ def check_size(name: str, given: int) -> int:
     return size
 
 
-def torch_seed(seed: int) -> int:
-    """Return the seed of torch's generator after `torch.manual_seed(seed)`.
-
-    Raises LayerError for a seed that torch refuses.
-
-    >>> torch_seed(-5) == 2**64 - 5
-    True
-    """
+def check_seed(seed: int) -> int:
+    """Return a seed, which `torch.manual_seed` takes; raises LayerError for one that it refuses."""
     number = whole_number("seed", seed)
     if not -(2**63) <= number < 2**64:
         raise LayerError(
             "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}", given=seed
         )
-    return number % 2**64
+    return number

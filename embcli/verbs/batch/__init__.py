@@ -251,7 +251,7 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
     if not samples:
         wrong = (
             "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
-            ": give a longer text, or a smaller {max_length}"
+            ": give a longer text or, with at least 2 tokens, a smaller {max_length}"
         )
         raise InputError(wrong, needed=length + 1, length=length, tokens=tokens)
     if not count:
