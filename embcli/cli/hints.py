@@ -114,7 +114,9 @@ def _cure_of_value(error: Any, parameter: Any, words: Sequence[str], command: st
     """
     flag = parameter.opts[0]
     choices = [item.value for item in parameter.shell_complete(error.ctx, "")]
+    about = str(parameter.help)
     if not hasattr(error, "option_name"):
+        about = ""
         values, _, _ = error.ctx.command.make_parser(error.ctx).parse_args([*words[1:]])
         near = nearest(str(values.get(parameter.name)), choices)
         if near:
@@ -122,7 +124,7 @@ def _cure_of_value(error: Any, parameter: Any, words: Sequence[str], command: st
     elif any(choices):
         return f"Choose from {', '.join(choices)}."
     of_type = _cure("cures", parameter.type.name, command, spellings.get(flag, flag))
-    return _cure("cures", flag.lstrip("-"), command) or of_type or str(parameter.help)
+    return _cure("cures", flag.lstrip("-"), command) or of_type or about
 
 
 def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:

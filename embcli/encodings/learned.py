@@ -55,8 +55,8 @@ def _byte_pairs(name: str, place: str, notes: Notes) -> Encoding:
     path, _, size = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{3,9}", size) or int(size) < _BYTES:
         raise InputError(
-            f"{name!r} has no number of tokens, from 256 to 999999999, after a last colon",
-            "Write bpe:FILE:N, such as bpe:story.txt:1000: 256 bytes and 744 merges.",
+            f"{name!r} is not like bpe:story.txt:1000: a file, a colon, "
+            "and a number of tokens, at least 256, at most 999999999"
         )
     count = int(size) - _BYTES
     tokens = _learnt(_read(path), count, notes)
