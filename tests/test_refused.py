@@ -20,7 +20,7 @@ import torch
 from embcli.cli.app import COMMANDS, command_line
 from embcli.cli.hints import cure_of_words, refuse_slips
 from embcli.errors import InputError
-from embcli.formats import ALIASES, FORMATS, formats_for
+from embcli.formats import ALIASES, CONTENTS, FORMATS, formats_for
 from embcli.positions import KINDS
 from embcli.seeded_layers.source import SeededSource
 from embcli.verbs.compare import layers
@@ -128,10 +128,10 @@ def test_a_cure_names_options_of_its_command_and_lines_that_can_be_parsed(cure, 
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_the_cure_of_a_format_is_the_options_that_name_one(in_process, verb):
+def test_the_cure_of_a_format_is_that_of_commands_that_can_write_it(in_process, verb):
     for form in sorted({*FORMATS} - {"ids"}):
-        is_cured = "--output)" in in_process.refused(verb, f"--{form}")
-        assert is_cured == ("--output" in FLAGS[verb]), form
+        is_cured = f"-o FILE.{form} writes" in in_process.refused(verb, f"--{form}")
+        assert is_cured == (form in formats_for(CONTENTS.get(verb, "text"))), form
 
 
 def test_an_option_that_a_command_does_not_have_is_cured_once():

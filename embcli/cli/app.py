@@ -6,6 +6,7 @@ has no `from __future__ import annotations`.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -37,7 +38,7 @@ from embcli.cli.groups import (
 from embcli.cli.hints import cure_of, cure_of_words, refuse_slips, refuse_unknown
 from embcli.cli.input import read_ids, read_text, read_vectors, sources
 from embcli.cli.options import some_of
-from embcli.errors import InputError
+from embcli.errors import InputError, OutputError
 from embcli.names import PROGRAM, __version__
 from embcli.positions import JOINED_KINDS, KINDS, check_options
 from embcli.wording import counted
@@ -81,7 +82,20 @@ def _in_help(paragraph: str) -> str:
     return " ".join(paragraph.split())
 
 
-class StrictCommand(typer.core.TyperCommand):
+class _Helping:
+    """Help that is refused without standard output."""
+
+    def format_help(self, context: Any, formatter: Any) -> None:
+        if sys.stdout is None:
+            raise OutputError("standard output is closed; open it, or redirect it to a file")
+        super().format_help(context, formatter)  # type: ignore[misc]
+
+
+class Group(_Helping, typer.core.TyperGroup):
+    """The list of commands."""
+
+
+class StrictCommand(_Helping, typer.core.TyperCommand):
     """A command that refuses slips which Typer would take for something else.
 
     It refuses extra words as well, and leaves them in the context: a hint depends on them.
@@ -110,6 +124,7 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
     is_first = words is not None and not words
     called = words[0] if words and words[0] in COMMANDS else None
     app = typer.Typer(
+        cls=Group,
         add_completion=False,  # embcli installs scripts itself
         rich_markup_mode="rich",
         context_settings={"help_option_names": [] if is_first else ["--help", "-h"]},

@@ -249,7 +249,7 @@ def opened(
             raise InputError(f"{o.flag_of(name)} goes with --from, which names the file")
         return Opened.seeded(**encoding, **of_layers, notes=remarks)
     for name in of_layers:
-        wrong = f"{o.flag_of(name)} is for seeded layers, but {path!r} names a model on disk"
+        wrong = f"{o.flag_of(name)} is for seeded layers, and {path!r} is read as a model"
         error = InputError(wrong)
         error.model = path
         raise error

@@ -17,6 +17,7 @@ from typing import Any
 from embcli.cli.console import say
 from embcli.cli.options import spellings
 from embcli.errors import InputError
+from embcli.formats import CONTENTS, formats_for
 from embcli.names import ENCODINGS
 from embcli.positions import NAMES
 from embcli.wording import load_facts, nearest
@@ -33,6 +34,8 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     first = words[0]
     lower = first.casefold()
     known = _FACTS["commands"]
+    parts = [lower, *re.split("[-_]", lower)]
+    meant = [known[part] for part in parts if part in known]
     near = nearest(first, known)
     later = [word for word in words[1:2] if word in commands]
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
@@ -40,7 +43,9 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
         hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
     elif later:
         hint = f"The command comes first: embcli {later[0]} --help"
-    elif lower in named() and lower not in known:
+    elif meant:
+        hint = f"Did you mean embcli {meant[0]}? embcli --help"
+    elif lower in named():
         hint = f"embcli explain {first} explains the word; embcli --help"
     elif near:
         hint = f"Did you mean embcli {known[near]}? embcli --help"
@@ -150,9 +155,12 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
     """
     option = error.option_name.replace("_", "-")
     name = option.lstrip("-")
-    meant = _FACTS["options"].get(name, [nearest(option, [*own, "--help"])])
-    error.possibilities = {*meant}.intersection([*own, "--help"])
+    longer = [flag for flag in own if flag.startswith(f"--{name.lower()}")]
+    meant = _FACTS["options"].get(name, longer)
+    error.possibilities = {*meant}.intersection(own)
     cure = _cure("cures", name, command, name)
+    if name in formats_for(CONTENTS.get(command, "text")):
+        cure = cure or _cure("cures", "formats", command, name)
     if cure or error.possibilities:
         return cure
 
@@ -162,6 +170,9 @@ def _cure_of_option(error: Any, command: str, own: dict[str, Any], group: Any) -
             return 'Options stand after the command: embcli lookup "A text" --dim 3.'
         if others:
             return f"{flag} is an option of {', '.join(others)}."
+    near = nearest(option, [*own, "--help"])
+    if name not in _FACTS["options"]:
+        error.possibilities = near and [near]
     return ""
 
 

@@ -39,8 +39,8 @@ _SHOWN_IN: dict[str, Strings] = {
     "colours": ("table", *PICTURES),
     "pictures": PICTURES,
 }
-# Parameters of the library whose flags have other names; all others are flags of the same name.
 spellings: dict[str, str] = {}  # of the options in the command line, by their flags: -k for --top
+# Parameters of the library whose flags have other names; all others are flags of the same name.
 _FLAGS = {"path": "--from", "kind": "KIND", "text": "TEXT", "word": "WORD"}
 
 
