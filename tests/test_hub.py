@@ -13,7 +13,6 @@ from embcli.errors import InputError
 from embcli.hub.local import cache_folder, located
 from tests.cases import cases
 from tests.readers import from_ndjson
-from tests.test_vocabularies import pieces
 
 MAIN = "0" * 39 + "a"
 OTHER = "1" * 39 + "b"
@@ -22,7 +21,6 @@ VARIABLES = (
     "HF_HOME",
     "HUGGINGFACE_HUB_CACHE",
     "XDG_CACHE_HOME",
-    "OLLAMA_MODELS",
 )
 
 # --- the cache of Hugging Face --------------------------------------------------------------------
@@ -92,6 +90,15 @@ def test_the_folder_of_the_cache_is_that_of_its_own_variables(monkeypatch, varia
     assert cache_folder() == Path(folder)
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a home without any models."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
 # --- folders --------------------------------------------------------------------------------------
 
 
@@ -123,121 +130,20 @@ def test_parts_of_a_model_without_an_index_are_told_so(numbers, tmp_path):
         located(str(tmp_path))
 
 
-# --- models of Ollama -----------------------------------------------------------------------------
-
-DIGEST = "a" * 64
-OTHER_DIGEST = "b" * 64
-LAYER = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{DIGEST}", "size": 1}
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a home without any models."""
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
-def put(path: Path, content: object) -> Path:
-    """Write JSON, and make its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
-    return path
-
-
-def put_model(folder: Path) -> Path:
-    """Write the one model of a folder of Ollama, a small GGUF."""
-    blob = folder / f"blobs/sha256-{DIGEST}"
-    blob.parent.mkdir(parents=True, exist_ok=True)
-    pieces(blob)
-    return blob
-
-
-def of_ollama(
-    home: Path, name: str = "registry.ollama.ai/library/llama3.2/latest", **manifest: object
-) -> Path:
-    """Put a manifest and its model into Ollama's folder; return the model."""
-    folder = home / ".ollama/models"
-    put(folder / "manifests" / name, {"layers": [{"mediaType": "x"}, LAYER], **manifest})
-    return put_model(folder)
-
-
-@cases
-def test_a_model_of_ollama_is_found_by_its_manifest(home, manifest, name):
-    blob = of_ollama(home, manifest)
-    assert located(f"ollama:{name}") == blob
-
-
-@pytest.fixture
-def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that Ollama is told to use in place of its own."""
-    monkeypatch.setenv("OLLAMA_MODELS", str(home / "elsewhere"))
-    return home / "elsewhere"
-
-
-def test_a_manifest_that_lists_manifests_leads_to_that_of_ggml(elsewhere):
-    child = {"digest": f"sha256:{OTHER_DIGEST}", "runner": "ggml"}
-    put(elsewhere / f"blobs/sha256-{OTHER_DIGEST}", {"layers": [LAYER]})
-    listed = {"manifests": [{"digest": "x", "runner": ["mlx"]}, child]}
-    manifest = elsewhere / "manifests-v2/ollama.com/library/qwen/1b"
-    manifest.parent.mkdir(parents=True)
-    manifest.symlink_to(put(elsewhere / "blobs/list", listed))
-    blob = put_model(elsewhere)
-    assert located("ollama:qwen:1b") == blob
-
-
-def test_the_folder_of_ollama_is_that_of_its_own_variable(home, elsewhere):
-    of_ollama(home)
-    with pytest.raises(InputError, match=rf"{elsewhere}.*run ollama pull llama3\.2"):
-        located("ollama:llama3.2")
-
-
-@cases
-def test_a_manifest_that_lies_is_refused_and_not_listed(in_process, home, manifest, told):
-    of_ollama(home, **manifest)
-    assert told in in_process.refused("lookup", "a", "--from", "ollama:llama3.2")
-    listed = in_process("info", "--models", "-f", "ndjson")
-    assert told in listed.err
-    assert listed.out == b""
-
-
-@cases
-def test_names_that_leave_a_store_are_refused(home, name):
-    (home / "x").write_text("secret")
-    with pytest.raises(InputError, match="not found in"):
-        located(f"ollama:{name}")
+# --- the models that a machine has ----------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("home")
 def test_a_name_that_is_nowhere_says_where_it_was_looked_for(in_process):
     told = in_process.refused("lookup", "a", "--from", "llama3.2")
     assert "in the Hugging Face cache" in told
-    assert "\nnor in Ollama's" in told
-    assert told.endswith("; run hf download ORG/llama3.2\n")
-
-
-def test_a_name_that_ollama_has_is_suggested(in_process, home):
-    of_ollama(home)
-    refused = in_process.refused("lookup", "a", "--from", "llama3.2")
-    assert "did you mean ollama:llama3.2?" in refused
-
-
-def test_a_model_of_ollama_is_a_model_and_an_encoding(in_process, home):
-    of_ollama(home)
-    ran = in_process("lookup", "a", "--from", "ollama:llama3.2", "-f", "ndjson")
-    assert json.loads(ran.out)["token"] == " a"
-    ran = in_process("tokenize", "a", "--encoding", "ollama:llama3.2", "-f", "ids")
-    assert ran.out == b"265\n"
-
-
-# --- the models that a machine has ----------------------------------------------------------------
+    assert told.endswith("\nrun hf download ORG/llama3.2\n")
 
 
 @pytest.fixture
-def _two_models(home: Path) -> None:
-    """Put a model into Hugging Face's cache, and one into Ollama's folder."""
-    of_ollama(home)
+def _one_model(home: Path) -> None:
+    """Put a model into Hugging Face's cache, beside a folder of another name."""
+    (home / ".cache/huggingface/hub/models--.hidden--x y").mkdir(parents=True)
     folder = home / ".cache/huggingface/hub/models--org--name"
     weights = folder / f"snapshots/{MAIN}/model.safetensors"
     weights.parent.mkdir(parents=True)
@@ -246,27 +152,16 @@ def _two_models(home: Path) -> None:
     (folder / "refs/main").write_text(MAIN)
 
 
-@pytest.mark.usefixtures("_two_models")
+@pytest.mark.usefixtures("_one_model")
 def test_the_models_of_a_machine_are_listed_with_where_they_were_looked_for(
     in_process, home, snapshot, monkeypatch
 ):
     monkeypatch.chdir(home)
     monkeypatch.setenv("HF_HUB_CACHE", ".cache/huggingface/hub")
-    monkeypatch.setenv("OLLAMA_MODELS", ".ollama/models")
     snapshot("info/models-of-a-machine.txt", in_process.ok("info", "--models").text)
 
-    first, _ = from_ndjson(in_process.ok("info", "--models", "-f", "ndjson").out)
+    [first] = from_ndjson(in_process.ok("info", "--models", "-f", "ndjson").out)
     assert [*first.values()] == ["org/name", "safetensors", 5, 3, 140]
-
-
-@pytest.mark.usefixtures("_two_models")
-def test_a_manifest_that_cannot_be_read_is_noted_and_a_hidden_one_is_no_model(in_process, home):
-    of_ollama(home, "registry.ollama.ai/library/.hidden/x y")
-    library = home / ".ollama/models/manifests/registry.ollama.ai/library"
-    (library / "llama3.2/gone").symlink_to("nowhere")
-    listed = in_process("info", "--models", "-f", "ndjson")
-    assert "llama3.2/gone': No such file" in listed.err
-    assert listed.out.count(b"\n") == 2
 
 
 def test_the_list_of_models_is_of_no_model(in_process):
@@ -285,7 +180,7 @@ def test_foreign_words_are_not_templates(in_process, tmp_path, word, monkeypatch
     assert word in in_process.refused("lookup", "--ids", "0", "--from", "two.safetensors")
 
     save_file({"wte.weight": matrix}, "one.safetensors")
-    put(tmp_path / "config.json", {"model_type": word})
+    Path("config.json").write_text(json.dumps({"model_type": word}))
     line = ["lookup", "--from", "one.safetensors", "--ids"]
     assert f"what a '{word}' model adds" in in_process(*line, "0").err
     assert word[:5] in in_process.refused(*line, word)

@@ -64,12 +64,12 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     remarks = notes or Notes()
     if name.lower() in DEFINITIONS:
         return _of_tiktoken(name.lower())
-    from embcli.hub.local import OF_TOKENIZER, OLLAMA, located
+    from embcli.hub.local import OF_TOKENIZER, located
 
     scheme, colon, _ = name.partition(":")
     if colon and scheme in ("hf", *MADE_FROM_TEXT):
         return _of_scheme(name, remarks)
-    if "/" in name or name.endswith(tuple(SUFFIXES)) or name.startswith(OLLAMA):
+    if "/" in name or name.endswith(tuple(SUFFIXES)):
         return _of_path(located(name, OF_TOKENIZER), name, remarks)
     models = import_tiktoken("tiktoken.model")
     with suppress(KeyError):

@@ -1,7 +1,7 @@
-"""A path or the name of a model -> the file to read, in the folders where programs keep models.
+"""A path or the name of a model -> the file to read, in a folder or in the Hugging Face cache.
 
 No network is used here, and nothing is started or written; `remote` reads `hf://` names. The guide
-"Understand caching" of huggingface_hub describes its cache, the docs/faq of Ollama its folders.
+"Understand caching" of huggingface_hub describes its cache.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeGuard
 
-from embcli.binary import Binary, JsonObject, objects_in, quoted, read_object, read_whole
-from embcli.errors import InputError, MissingFileError, Notes
+from embcli.binary import Binary, objects_in, quoted, read_whole
+from embcli.errors import InputError, MissingFileError
 from embcli.names import Strings
 from embcli.wording import first_of, load_facts, nearest
 
@@ -27,7 +27,6 @@ WEIGHTS = _FILES["weights"]
 TOKENIZERS = _FILES["tokenizers"]
 SETTINGS = _FILES["settings"]
 NamedPath = tuple[str, Path]  # a name by which a model is opened, and its file or folder
-OLLAMA = "ollama:"  # stands before the name of a model of Ollama
 _NAME_PART = r"\w[\w.-]{0,95}"  # the hub allows 96 characters
 
 
@@ -96,13 +95,11 @@ OF_TOKENIZER = Preference(
 def located(name: str, preference: Preference = OF_WEIGHTS) -> Path:
     """Return the file at a path, in a folder or of a model; an existing path comes first.
 
-    `ollama:NAME` is a model of Ollama, other names are those of the Hugging Face cache. Raises
-    InputError if nothing is found, or if several files are candidates.
+    Other names are those of the Hugging Face cache. Raises InputError if nothing is found, or if
+    several files are candidates.
     """
     path = _existing_path(name)
     try:
-        if path is None and name.startswith(OLLAMA):
-            return _ollama_model(name.removeprefix(OLLAMA))
         path = path or snapshot(name)
         return preference.file_of_model(path) if path.is_dir() else path
     except MissingFileError:
@@ -224,15 +221,12 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     if near_file or nearest(Path(model).suffix, suffixes):  # a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
         return MissingFileError(f"{quoted(model)} {reason}", near_file)
-    hint = f"nor in {ollama_places()};"
-    if any(_ollama_manifests(model)):
-        hint = f"did you mean {OLLAMA}{model}? Or"
     full_name = model if "/" in model else with_organisation(model)
     over_network = f"read hf://{full_name} over the network, or " if full_name else ""
     error = MissingFileError(
         f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
         f"{str(cache)!r}",
-        f"{hint} {over_network}run hf download {full_name or f'ORG/{model}'}",
+        f"{over_network}run hf download {full_name or f'ORG/{model}'}",
     )
     error.model = model
     return error
@@ -273,117 +267,3 @@ def _revision_folder(folder: Path, name: str, revision: str) -> Path:
         f"the Hugging Face cache has {quoted(name)}, but not its revision {revision!r}; "
         f"it has {known_revisions}"
     )
-
-
-# --- Ollama -------------------------------------------------------------------------------------
-
-_OLLAMA_NAME = re.compile(
-    rf"(?:(?:(?P<host>{_NAME_PART})/)?(?P<namespace>{_NAME_PART})/)?"
-    rf"(?P<model>{_NAME_PART})(?::(?P<tag>{_NAME_PART}))?",
-    re.ASCII,
-)
-_DEFAULT_HOSTS = ("ollama.com", "registry.ollama.ai")
-_READS_GGUF = {"ggml": 2, "llamacpp": 1}  # programs; that of the larger number is preferred
-_MANIFESTS = ("manifests-v2", "manifests")  # folders; the newer one first
-
-
-def _ollama_model(name: str) -> Path:
-    for folder, manifest in _ollama_manifests(name):
-        return _ollama_gguf(folder, manifest)
-    raise InputError(
-        f"{quoted(name)} not found in {ollama_places()}; "
-        f"embcli never downloads: run ollama pull {name[:80]}"
-    )
-
-
-def ollama_models(notes: Notes) -> Iterator[NamedPath]:
-    """Yield the names and the files of Ollama's models; a note names a model without a file."""
-    for folder in _ollama_folders():
-        names = set()
-        for manifest in _all_manifests(folder):
-            name = _ollama_name(manifest)
-            if name in names or not _OLLAMA_NAME.fullmatch(name):
-                continue
-            names.add(name)
-            try:
-                yield f"{OLLAMA}{name}", _ollama_gguf(folder, manifest)
-            except (InputError, OSError) as error:
-                notes.add(str(error))
-
-
-def _all_manifests(folder: Path) -> Iterator[Path]:
-    for manifests in _MANIFESTS:
-        yield from sorted(folder.joinpath(manifests).glob("*/*/*/*"))
-
-
-def _ollama_name(manifest: Path) -> str:
-    """Return the name of a model from the end of its manifest's path, HOST/NAMESPACE/MODEL/TAG."""
-    host, namespace, model, tag = manifest.parts[-4:]
-    name = f"{model}:{tag}"
-    is_default_host = host in _DEFAULT_HOSTS
-    if not is_default_host or namespace != "library":
-        name = f"{namespace}/{name}"
-    if not is_default_host:
-        name = f"{host}/{name}"
-    return name
-
-
-def _ollama_folders() -> list[Path]:
-    folder = os.environ.get("OLLAMA_MODELS")
-    if folder:
-        return [_expanded(folder)]
-    return [_expanded("~/.ollama/models"), Path("/usr/share/ollama/.ollama/models")]
-
-
-def ollama_places() -> str:
-    """Return the folders where Ollama keeps models, in words."""
-    folders = [repr(str(folder)) for folder in _ollama_folders()]
-    return f"Ollama's {' or '.join(folders)}"
-
-
-def _ollama_manifests(name: str) -> Iterator[tuple[Path, Path]]:
-    """Yield the folders that have a model with this name, and its manifests."""
-    match = _OLLAMA_NAME.fullmatch(name)
-    if match is None:
-        return
-    host = match["host"]
-    hosts = (host,) if host else _DEFAULT_HOSTS
-    namespace = match["namespace"] or "library"
-    tag = match["tag"] or "latest"
-    for folder in _ollama_folders():
-        for manifests in _MANIFESTS:
-            for host_folder in hosts:
-                path = folder / manifests / host_folder / namespace / match["model"] / tag
-                with suppress(OSError):
-                    if path.is_file():
-                        yield folder, path
-
-
-def _ollama_gguf(folder: Path, manifest_path: Path) -> Path:
-    """Return the GGUF that a manifest leads to; raises InputError if it leads to none."""
-    longest_manifest = 1 << 22  # bytes
-    binary = Binary(manifest_path)
-    manifest = read_object(binary, longest_manifest)
-
-    # There can be a manifest for each program that can run the model; two programs read a GGUF.
-    children = objects_in(manifest.get("manifests"))
-    if children:
-        chosen = max(children, key=lambda child: _READS_GGUF.get(str(child.get("runner")), 0))
-        manifest = read_object(Binary(_blob(binary, folder, chosen)), longest_manifest)
-
-    for layer in objects_in(manifest.get("layers")):
-        if layer.get("mediaType") == "application/vnd.ollama.image.model":
-            return _blob(binary, folder, layer)
-    raise binary.file_error("it leads to no GGUF: it has no layer with a model")
-
-
-def _blob(manifest: Binary, folder: Path, entry: JsonObject) -> Path:
-    """Return the file of an entry of a manifest; raises InputError if it is missing."""
-    name = str(entry.get("digest"))
-    digest = re.fullmatch("sha256:([0-9a-f]{64})", name)
-    if digest is None:
-        raise manifest.file_error(f"its digest {quoted(name)} is not sha256 and 64 digits")
-    path = folder / "blobs" / f"sha256-{digest[1]}"
-    if not path.is_file():
-        raise manifest.file_error(f"its blob {str(path)!r} is missing")
-    return path

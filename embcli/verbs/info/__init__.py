@@ -1,4 +1,4 @@
-"""What embcli runs on, what a checkpoint contains, and which models programs hold on this machine.
+"""What embcli runs on, what a checkpoint contains, and which models are on this machine.
 
 Three results answer these: Info, ModelInfo and Models. Each is plain data, and `page`
 shows them.
@@ -197,7 +197,7 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
 
 
 class LocalModel(NamedTuple):
-    """A model that a program holds on this machine."""
+    """A model that was downloaded to this machine."""
 
     name: str  # by which it is opened
     format: str
@@ -207,7 +207,7 @@ class LocalModel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Models(Result, verb="info"):
-    """The models that programs hold on this machine, and where they were looked for."""
+    """The models on this machine, and where they were looked for."""
 
     models: tuple[LocalModel, ...]
     places: Strings  # in words
@@ -227,17 +227,17 @@ class Models(Result, verb="info"):
 
 
 def local_models(notes: Notes) -> Models:
-    """Return the models in the Hugging Face cache and those of Ollama.
+    """Return the models in the Hugging Face cache.
 
     A note names a model that cannot be read.
     """
     from embcli.files import open_tensors
     from embcli.files.checkpoint import Checkpoint
-    from embcli.hub.local import cache_folder, cached_models, ollama_models, ollama_places
+    from embcli.hub.local import cache_folder, cached_models
 
     cache = cache_folder()
     models = []
-    for name, path in (*cached_models(cache), *ollama_models(notes)):
+    for name, path in cached_models(cache):
         try:
             tensors = open_tensors(path)
             shape = None
@@ -247,5 +247,5 @@ def local_models(notes: Notes) -> Models:
             models.append(LocalModel(in_data(name), tensors.format, shape, size))
         except (InputError, OSError) as error:
             notes.add(str(error))
-    places = (f"the Hugging Face cache {str(cache)!r}", ollama_places())
-    return Models(tuple(models), tuple(map(in_data, places)), notes=notes)
+    place = in_data(f"the Hugging Face cache {str(cache)!r}")
+    return Models(tuple(models), (place,), notes=notes)
