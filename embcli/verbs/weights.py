@@ -22,7 +22,6 @@ from embcli.opened import Opened
 from embcli.records import (
     ArraySpec,
     Columns,
-    Document,
     FieldTypes,
     Names,
     Records,
@@ -50,7 +49,6 @@ class WeightMatrix(Result, verb="weights"):
     columns: np.ndarray  # (chosen columns,) int64
     encoding: Encoding | None  # has the tokens that rows stand for; None if they are no tokens
     origin: Origin
-    run: Document
     _rows_chosen: bool  # whether the user chose them
     _columns_chosen: bool
     order: NormOrder | None  # orders all rows of the layer, if the user asked for it
@@ -84,7 +82,7 @@ class WeightMatrix(Result, verb="weights"):
             fields |= {"norm": float, "rank": int}
             numbers_of_piece = 1 << 22
         return Records(
-            run=self.run,
+            run=run_of(self.encoding, **self.origin.document()),
             unit="rows",
             rows=count,
             fields=fields,
@@ -273,7 +271,6 @@ def weights(
         columns=chosen_columns,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(encoding, **layers.origin.document()),
         _rows_chosen=rows is not None,
         _columns_chosen=columns is not None,
         order=order,
