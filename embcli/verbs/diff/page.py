@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 
-from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_text, title, written
+from embcli.page import (
+    Answer,
+    Hint,
+    Label,
+    left_out,
+    omission,
+    ruled,
+    safe_text,
+    title,
+    written,
+)
 from embcli.page.labels import first_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
 from embcli.verbs.diff import Diff, Side
-from embcli.verbs.diff.tokens import counts_in_words
+from embcli.verbs.diff.tokens.page import counts_in_words
 from embcli.wording import counted, first_of
 
 
