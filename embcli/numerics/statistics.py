@@ -98,7 +98,7 @@ def norm_order(layer: Layer, watch: Watch) -> NormOrder:
     for block in watch(layer.blocks(), layer.shape[0], len):
         rows = block.astype(np.float64)
         norms.append(norms_of(rows))
-        blocks.append((rows.size, rows.mean(), rows.var(), rows.min(), rows.max()))
+        blocks.append((rows.size, rows.mean(), rows.var(), block.min(), block.max()))
 
     sizes, means, variances, minima, maxima = np.array(blocks).T
     mean = np.average(means, weights=sizes)
