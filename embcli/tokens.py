@@ -157,13 +157,13 @@ class Tokens:
         return types
 
     def fields(self, index: np.ndarray, names: Names) -> Columns:
-        """Return the named fields of these tokens, of those in `field_types`."""
+        """Return the fields of these tokens by name; `token` only if it is among the names."""
         sequence, position = self.places(index)
         ids = self.ids[index]
         fields = {"sequence": sequence, "position": position, "id": ids}
         if "token" in names:
             fields["token"] = list(map(token_text, self.bytes_of(ids)))
-        return {name: fields[name] for name in names if name in fields}
+        return fields
 
 
 def check_known(ids: np.ndarray, encoding: Encoding) -> None:

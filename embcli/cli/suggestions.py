@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from embcli.page import LeftOut
+from embcli.page import Hint, LeftOut, Note
 from embcli.wording import load_facts
-
-if TYPE_CHECKING:
-    from embcli.page import Hint, Note
 
 
 def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint]) -> str:
@@ -24,7 +20,6 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
 
     >>> suggestions("weights", ("columns",), [LeftOut("columns 4 to 253", "columns")])
     '--columns picks columns; -f npy has all.'
-    >>> from embcli.page import Note
     >>> suggestions("weights", ("sort",), [Note("Only these rows were read.", "sort")])
     '--sort norm reads all rows.'
     """

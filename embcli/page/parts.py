@@ -10,26 +10,22 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Group
+import numpy as np
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.constrain import Constrain
 from rich.measure import Measurement
 from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from embcli.names import Paper, Strings
 from embcli.page.colors import STYLES
 from embcli.page.medium import medium_of
+from embcli.selection import Excerpt
 from embcli.wording import in_line
-
-if TYPE_CHECKING:
-    import numpy as np
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-    from rich.style import Style
-
-    from embcli.selection import Excerpt
 
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
@@ -109,8 +105,6 @@ def omission(excerpt: Excerpt, what: str, numbers: np.ndarray | None = None, fir
     """
     if not excerpt.left_out:
         return ""
-    import numpy as np
-
     if numbers is None:
         numbers = np.arange(first, first + excerpt.total)
     hidden = numbers[excerpt.leading : excerpt.total - excerpt.trailing]

@@ -6,20 +6,18 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+import numpy as np
 from rich.box import Box
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from embcli.page.colors import STYLES
 from embcli.page.parts import safe_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 GAP = 2  # cells between columns
 SHORTEST = 6  # cells of a shortened token

@@ -15,14 +15,13 @@ import numpy as np
 from embcli.binary import LONGEST_LOAD
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice
-from embcli.layer import Layer, Origin, Summary, shape_of
+from embcli.layer import Layer, Origin, shape_of
 from embcli.names import LayerName, Sort
-from embcli.numerics.statistics import NormOrder, norm_order
+from embcli.numerics.statistics import NormOrder, Summary, norm_order
 from embcli.opened import Opened
 from embcli.records import (
     ArraySpec,
     Columns,
-    Document,
     FieldTypes,
     Names,
     Records,
@@ -50,7 +49,6 @@ class WeightMatrix(Result, verb="weights"):
     columns: np.ndarray  # (chosen columns,) int64
     encoding: Encoding | None  # has the tokens that rows stand for; None if they are no tokens
     origin: Origin
-    run: Document
     _rows_chosen: bool  # whether the user chose them
     _columns_chosen: bool
     order: NormOrder | None  # orders all rows of the layer, if the user asked for it
@@ -62,7 +60,8 @@ class WeightMatrix(Result, verb="weights"):
     @cached_property
     def summary(self) -> Summary:
         """The mean, standard deviation, minimum and maximum of the whole layer."""
-        return self.order.summary if self.order else self.layer.summary(self.notes.watch)
+        order = self.order or norm_order(self.layer, self.notes.watch)
+        return order.summary
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows of the layer, (n, chosen columns) float32."""
@@ -83,7 +82,7 @@ class WeightMatrix(Result, verb="weights"):
             fields |= {"norm": float, "rank": int}
             numbers_of_piece = 1 << 22
         return Records(
-            run=self.run,
+            run=run_of(self.encoding, **self.origin.document()),
             unit="rows",
             rows=count,
             fields=fields,
@@ -272,7 +271,6 @@ def weights(
         columns=chosen_columns,
         encoding=encoding,
         origin=layers.origin,
-        run=run_of(encoding, **layers.origin.document()),
         _rows_chosen=rows is not None,
         _columns_chosen=columns is not None,
         order=order,

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
 
-from embcli.page import Answer, Hint, Label, left_out, omission, ruled, safe_text, title, written
+from embcli.page import (
+    Answer,
+    Hint,
+    Label,
+    left_out,
+    omission,
+    ruled,
+    safe_text,
+    title,
+    written,
+)
 from embcli.page.labels import first_rows, origin_in_words, token_label
 from embcli.selection import Excerpt
-from embcli.verbs.diff.tokens import counts_in_words
+from embcli.verbs.diff import Diff, Side
+from embcli.verbs.diff.tokens.page import counts_in_words
 from embcli.wording import counted, first_of
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.verbs.diff import Diff, Side
 
 
 def page(diff: Diff, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -33,8 +38,6 @@ def page(diff: Diff, console: Console, options: ConsoleOptions) -> RenderResult:
         if len(side.alone):
             rows = first_rows(side.alone, side.encoding, diff.top)
             yield safe_text(f"only in {side.name}: {rows}")
-    for finding in diff.untrained:
-        yield safe_text(finding.text)
 
     changed = Excerpt.ends(2 * diff.top, len(diff.changed))
     if changed.total:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from rich.console import Console, ConsoleOptions, RenderResult
+
+from embcli.files.tensors import Tensors
 from embcli.page import Label, LeftOut, medium_of, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
 from embcli.page.table import least_width
 from embcli.verbs.info import Info, ModelInfo, Models, facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.files.tensors import Tensors
-
 
 _SHORTENED = 12  # cells of the name of a tensor that is shortened
 

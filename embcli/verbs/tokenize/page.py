@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.page import Label, omission, omitted, ruled, safe_text
-from embcli.page.labels import PARTS_OF_CHARACTERS, token_label
+from embcli.page.labels import PARTS_OF_CHARACTERS, token_labels
 from embcli.selection import Excerpt
 from embcli.verbs.tokenize import Tokenization, characters_begun
 from embcli.wording import counted
@@ -35,19 +35,13 @@ def _table(result: Tokenization, excerpt: Excerpt) -> Table:
     index = excerpt.places
     ids = result.tokens.ids[index]
     tokens = [token or b"" for token in result.tokens.bytes_of(ids)]
-    sequence, position = result.tokens.places(index)
-    labels = []
-    if result.tokens.many:
-        labels.append(Label("seq", sequence))
-    labels.append(Label("pos", position))
+    labels = token_labels(result.tokens, index)
     brackets = _brackets(index, result.joined[index])
     if any(brackets):
-        labels.append(Label("", brackets))
+        labels.insert(-2, Label("", brackets))  # before the token and its ID
 
     spans = [f"{start}:{end}" for start, end in result.spans[index].tolist()]
     labels += [
-        token_label(tokens),
-        Label("ID", ids),
         Label("bytes", [token.hex(" ") for token in tokens], "left", short=True),
         Label("span", spans, "left"),
     ]

@@ -1,16 +1,16 @@
 """Which tokens only one of two vocabularies has, and which have another ID in the other.
 
-The rules by which their tokenizers split a text are compared as well.
+The rules by which their tokenizers split a text are compared as well. `page` shows a TokenDiff.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
 
 from embcli.encodings import Encoding
 from embcli.encodings.encoding import Rules
@@ -20,10 +20,7 @@ from embcli.records import Records, listed
 from embcli.result import Result
 from embcli.tokens import Reading, token_text
 from embcli.verbs.diff.measure import paired_by_token
-from embcli.wording import counted, first_of
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from embcli.wording import counted
 
 TokenState = Literal["removed", "added", "moved"]
 
@@ -109,9 +106,6 @@ class TokenDiff(Result, verb="diff"):
         )
         return replace(records, more={"diff": summary})
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _page(self)
-
 
 def differences(counts: Mapping[Any, int], unit: str) -> list[str]:
     """Return the counts by state in words, without those that are 0 and the first: equal ones."""
@@ -184,69 +178,3 @@ def _entries(rule: Any) -> Counter[str]:
     if rule == "":
         rule = None  # Both say that something is not set.
     return Counter(map(str, rule if isinstance(rule, list) else [rule]))
-
-
-_WHERE = {
-    "equal": "equal",
-    "changed": "changed",
-    "same": "with the same ID",
-    "moved": "with another ID",
-    "removed": "only in BASE",
-    "added": "only in TUNED",
-    "reordered": "in another order",
-}
-
-
-def _page(diff: TokenDiff) -> Iterator[RenderableType]:
-    from embcli.page import Answer, left_out, omission, safe_text, shorten, title
-    from embcli.selection import Excerpt
-
-    yield title("Vocabularies, token by token")
-    for name, vocabulary in (("BASE", diff.base), ("TUNED", diff.tuned)):
-        encoding = vocabulary.encoding
-        words = f"{counted(encoding.vocabulary_size, 'ID')} of {encoding.name}"
-        if vocabulary.path != encoding.name:
-            words += f": {vocabulary.path}"
-        yield safe_text(f"{name:6} {words}")
-    yield Answer(f"tokens {counts_in_words(diff.counts)}", style="")
-    for rule, states in (diff.rules or {}).items():
-        counts = counts_in_words({state: len(entries) for state, entries in states.items()})
-        entries = first_of(chain.from_iterable(states.values()), diff.top)
-        yield safe_text(shorten(f"{rule:6} {counts}: {entries}", 240))
-
-    omissions = []
-    for state in _WHERE:
-        changes = [change for change in diff.changes if change.state == state]
-        excerpt = Excerpt.first(diff.top, len(changes))
-        if changes:
-            yield from _table(state, changes[: excerpt.leading])
-            omissions.append(omission(excerpt, f"{state} token", first=1))
-    yield from left_out(*omissions, parameters=("top",))
-    verdict = "differ" if diff.changes else f"are equal in {counted(diff.same, 'token')}"
-    if diff.lengths:
-        verdict += f"; {diff.lengths}"
-    yield Answer(
-        f"The vocabularies {verdict}; {diff.rules_in_words}",
-        style="bad" if diff.different else "good",
-    )
-
-
-def counts_in_words(counts: Mapping[Any, int]) -> str:
-    """Return the counts by state of rows, tokens or entries of rules; those of 0 are left out."""
-    words = [f"{count:,} {_WHERE[state]}" for state, count in counts.items() if count]
-    return ", ".join(words) or "none"
-
-
-def _table(state: str, changes: Sequence[TokenChange]) -> Iterator[RenderableType]:
-    from embcli.page import Label, ruled, title
-    from embcli.page.labels import token_label
-
-    ids = {
-        "ID in BASE": [change.base_id for change in changes],
-        "ID in TUNED": [change.tuned_id for change in changes],
-    }
-    labels = [Label(name, column) for name, column in ids.items() if None not in column]
-    labels.append(token_label([change.token for change in changes]))
-    yield ""
-    yield title(f"Tokens {_WHERE[state]}")
-    yield ruled(labels)
