@@ -7,6 +7,7 @@ vocabularies, and `page` shows a Diff.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
@@ -23,7 +24,7 @@ from embcli.errors import (
     check_number,
     whole_number,
 )
-from embcli.layer import Layers, Origin, Source, shape_of
+from embcli.layer import Layer, Layers, Origin, Source, shape_of
 from embcli.names import SHOWN_ROWS, Shape, Strings, TokenLayer, __version__
 from embcli.opened import Opened, remark_scaled
 from embcli.records import Document, Records, TypedValues, listed
@@ -41,6 +42,7 @@ from embcli.verbs.diff.tokens import (
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Head
+    from embcli.verbs.audit.finding import Finding
 
 __all__ = ["Diff", "Matching", "TokenDiff", "Vocabulary", "compare_tokens", "diff", "vocabulary"]
 
@@ -71,6 +73,7 @@ class Diff(Result, verb="diff"):
     atol: float = 0.0
     head: Diff | None = None
     rules: Strings | None = ()  # of the tokenizers, that differ; None if not compared
+    untrained: tuple[Finding, ...] = ()  # what audit says of rows only in TUNED
     top: int = SHOWN_ROWS  # rows of each kind on a page
 
     @property
@@ -159,6 +162,7 @@ class Diff(Result, verb="diff"):
         summary = {
             "counts": self.counts,
             "different": self.different,
+            "untrained": [finding.document() for finding in self.untrained],
             "only_rounded": self.only_rounded,
             "matched_by": self.matching.by,
             "atol": self.atol,
@@ -270,7 +274,7 @@ def _with_heads(result: Diff, model: Opened, other: Opened) -> Diff:
     if len({(head.tensor or result.base).shape[1] for head in heads}) > 1:
         return result
     head = _diff_of_layer(model, other, "head", result.atol, notes)
-    return replace(result, head=head)
+    return replace(result, head=head, untrained=result.untrained + head.untrained)
 
 
 def _head(model: Opened) -> Head | None:
@@ -314,8 +318,24 @@ def _diff_of_layer(
         matching=matching,
         **compared._asdict(),
         atol=atol,
+        untrained=_untrained(other.source, tuned[layer], layer, matching.alone[1], notes),
         notes=notes,
     )
+
+
+def _untrained(
+    source: Source, opened: Layer, name: TokenLayer, added: np.ndarray, notes: Notes
+) -> tuple[Finding, ...]:
+    """Return what an audit of TUNED finds untrained, if some of it are rows that BASE lacks."""
+    from embcli.verbs.audit.files import files_of
+    from embcli.verbs.audit.matrix import audited_matrix
+    from embcli.verbs.audit.trained import check_untrained
+
+    found: list[Finding] = []
+    with suppress(InputError):  # A config.json is broken, which a note says.
+        if len(added):
+            found += check_untrained(audited_matrix(name, opened, files_of(source), notes.watch))
+    return tuple(each for each in found if np.isin(each.ids, added).any())
 
 
 def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:

@@ -38,6 +38,8 @@ def page(diff: Diff, console: Console, options: ConsoleOptions) -> RenderResult:
         if len(side.alone):
             rows = first_rows(side.alone, side.encoding, diff.top)
             yield safe_text(f"only in {side.name}: {rows}")
+    for finding in diff.untrained:
+        yield safe_text(finding.text)
 
     changed = Excerpt.ends(2 * diff.top, len(diff.changed))
     if changed.total:
