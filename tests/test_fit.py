@@ -326,10 +326,9 @@ def test_all_shards_are_whole(in_process):
 
     shard = Path("m/2.safetensors")
     shard.write_bytes(shard.read_bytes()[:-1])
-    ran = in_process("audit", "m")
-    assert ran.status == 1
-    assert "2.safetensors" in ran.text
-    assert "cut off" in ran.text
+    error = in_process.refused("audit", "m")
+    assert "2.safetensors" in error
+    assert "cut off" in error
 
 
 def test_a_config_json_that_cannot_be_read_is_refused(in_process):
@@ -411,18 +410,16 @@ def test_a_lone_vocabulary_that_gives_two_tokens_one_id_is_a_finding():
     assert any("gives two tokens one ID" in text for text in misfits())
 
 
-def test_a_tokenizer_that_has_lost_its_merges_is_a_finding():
-    letters = ["a", "b", "c", "ab", "abc", "abcab"]
-    merges = [("a", "b"), ("ab", "c"), ("abc", "ab")]
-    for made in (merges, merges[:2], merges[:1], [], merges[::-1]):
-        vocab = numbered([*NAMES, *letters])
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, made))
-        tokenizer.add_special_tokens(NAMES)
-        tokenizer.save("m/tokenizer.json")
-        count = 1 if made == merges[::-1] else len(made)  # The others are of tokens made later.
-        lost = ", ".join(map(repr, sorted(letters[3 + count :])))
-        expected = [f"tokenizer.json: no merge of earlier tokens makes {lost}"]
-        assert misfits() == expected[: 3 - count]
+@cases
+def test_a_tokenizer_that_has_lost_its_merges_is_a_finding(merges, lost):
+    """A merge of tokens that are made later is none."""
+    vocab = numbered([*NAMES, "a", "b", "c", "ab", "abc", "abcab"])
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [*map(tuple, merges)]))
+    tokenizer.add_special_tokens(NAMES)
+    tokenizer.save("m/tokenizer.json")
+    assert misfits() == [
+        f"tokenizer.json: no merge of earlier tokens makes {each}" for each in lost
+    ]
 
 
 @cases
@@ -434,19 +431,6 @@ def test_a_tokenizer_json_that_loses_bytes_or_letters_or_adds_another_id_is_a_fi
     described = json.loads(tokenizer.to_str())
     write_json("tokenizer.json", **described | change)
     assert misfits() == [text] * bool(text)
-
-
-@pytest.mark.parametrize("lost", ["", "pre_tokenizer", "decoder"])
-def test_a_byte_level_tokenizer_that_changes_a_text_is_a_finding(lost):
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(numbered(alphabet), []))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    described = json.loads(tokenizer.to_str())
-    if lost:
-        described[lost] = None
-    write_json("tokenizer.json", **described)
-    assert any("decodes" in finding.text for finding in audited().findings) == bool(lost)
 
 
 def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
@@ -461,19 +445,6 @@ def test_two_tokens_with_one_id_are_a_finding_and_the_other_id_is_a_gap(
     page = in_process("audit", "m").text
     assert "tokenizer.json gives 'w30' and 'w31' one ID, 31" in page
     assert "1 ID without a token" in page
-
-
-@pytest.mark.parametrize(
-    ("normalizer", "is_finding"),
-    [(tokenizers.normalizers.Lowercase(), True), (tokenizers.normalizers.Replace(" ", "▁"), False)],
-)
-def test_a_normalizer_that_changes_many_tokens_is_a_finding(normalizer, is_finding):
-    """Capitals that become small are in no text; a space only gets another spelling."""
-    words = [f" {letter}{place}" for letter in "wW" for place in range(600)]
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbered(words), words[0]))
-    tokenizer.normalizer = normalizer
-    tokenizer.save("m/tokenizer.json")
-    assert ("changes 20 of 20 tokens" in str(audited().findings)) == is_finding
 
 
 @cases
@@ -606,12 +577,11 @@ def test_an_id_that_is_no_number_is_refused(in_process, value):
 
 
 @cases
-def test_what_is_wrong_in_a_chat_template_is_said(template, text):
+def test_what_is_wrong_in_a_chat_template_is_said(template, texts, level):
     write_json("tokenizer_config.json", **PLAIN, chat_template=template)
-    assert [each.text for each in audited().findings if each.kind == "template"] == text
-    assert ("template" in found_kinds(audited(), "finding")) == (
-        "named" in str(text) or "tags" in str(text)
-    )
+    found = [each for each in audited().findings if each.kind == "template"]
+    assert [each.text for each in found] == texts
+    assert {each.level for each in found} == {level} - {None}
 
 
 IGNORED = ("padding", "not-asked", "not-checked")
@@ -636,7 +606,8 @@ def test_files_beside_weights_that_do_not_fit(files, texts):
 @cases
 def test_a_remark_gives_status_1_if_its_kind_is_named(fail_on, status, in_process):
     write_tensors(vectors(1, ROWS + 8), vectors(2))
-    write_json("tokenizer_config.json", **PLAIN, chat_template="<|im_end|>", bos_token="</s>")
+    tokens = {"bos_token": "<pad>", "eos_token": "</s>"}
+    write_json("tokenizer_config.json", **PLAIN, **tokens, chat_template="<|im_end|></s>")
     ran = in_process("audit", "m", "--fail-on", fail_on)
     assert ran.status == status
     verdict = " ".join(ran.text.split())

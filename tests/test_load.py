@@ -229,13 +229,6 @@ def test_a_tensor_that_several_files_have_is_a_finding(asked):
     assert not audit.is_sound
 
 
-def test_a_damaged_file_of_other_tensors_is_an_alarm(asked):
-    write_index([*tensors()], tensors(), other="2.safetensors")
-    Path("m/2.safetensors").write_bytes(b"cut off")
-    audit = audited(asked)
-    assert (audit.verdict, audit.broken, asked.folders) == ("Broken", ("load",), [])
-
-
 def test_other_weights_beside_those_that_are_read_are_said(asked):
     write(tensors(), "old.safetensors")
     (remark,) = found(audited(asked), "fit")
@@ -341,18 +334,6 @@ def test_nobody_is_asked(asked, change, reason):
     change()
     assert audited().loading.not_asked == reason
     assert asked.folders == []
-
-
-@cases
-def test_what_config_json_states_is_checked_without_an_answer(asked, settings, names, texts):
-    write_config(**settings)
-    renamed = {names.get(name, name): rows for name, rows in tensors().items()}
-    renamed.pop(None, None)
-    write(renamed)
-    asked.facts = NotAskedError("no answer")
-    audit = audited()
-    assert [each.text for each in audit.findings if each.level != "remark"] == texts
-    assert audit.status == bool(texts)
 
 
 def test_an_adapter_beside_weights_is_a_finding(asked):

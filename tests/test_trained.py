@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf import GGUFWriter
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
@@ -17,7 +18,7 @@ import embcli
 from embcli.verbs.audit import Audit, Finding
 from tests import transcripts
 from tests.cases import cases
-from tests.files.made import numbered
+from tests.files.made import closed, numbered
 from tests.oracles import normal
 
 WORDS = 200
@@ -122,6 +123,13 @@ def test_rows_as_long_as_a_model_draws_them_are_told_by_other_lengths(others, ki
 
 
 @cases
+def test_an_added_row_is_told_by_itself_also_in_former_padding(length, drawn):
+    rows = np.concatenate([trained(WORDS + 2, 1024), length * normal(drawn, 1024, 3)])
+    audit = audited(rows, words_with_names())
+    assert found(audit, "untrained") == [("finding", (202, 203))]
+
+
+@cases
 def test_added_rows_like_those_without_a_token_look_untrained(old_rows, kind, level):
     old = trained()
     drawn = 0.02 * normal(old_rows + 4 + 20, DIM, 3)
@@ -176,7 +184,34 @@ def test_only_a_head_as_initialised_is_named():
     assert finding_of(audit, "initial").layer == "head"
 
 
+def test_rows_of_bytes_as_initialised_are_a_remark_and_those_of_a_gguf_file_are_told():
+    matrix = trained(400)
+    matrix[:256] = 0.02 * normal(256, DIM)
+    names = [*(f"<0x{byte:02X}>" for byte in range(256)), *(f"w{number}" for number in range(144))]
+    tokenizer = Tokenizer(models.BPE(numbered(names), [], byte_fallback=True))
+    tokenizer.decoder = decoders.ByteFallback()
+    finding = finding_of(audited(matrix, tokenizer), "initial")
+    assert finding.level == "remark"
+    assert finding.text.startswith("byte tokens")
+
+    writer = GGUFWriter("m.gguf", "llama")
+    writer.add_tensor("token_embd.weight", matrix)
+    closed(writer)
+    assert finding_of(embcli.open("m.gguf").audit(), "initial").level == "finding"
+
+
 # --- outliers and zero rows -----------------------------------------------------------------------
+
+
+@cases
+def test_rows_in_part_zero_are_outliers_if_most_are_not(rows, columns, is_finding):
+    matrix = trained()
+    matrix[slice(*rows), :columns] = 0
+    ids = tuple(range(*rows))
+    assert found(audited(matrix), "outliers") == ([("finding", ids)] if is_finding else [])
+
+    Path("m/config.json").unlink()
+    assert not found(embcli.open("m").audit(), "outliers")
 
 
 @pytest.mark.parametrize("change", [1000, 1e-4])
@@ -229,9 +264,9 @@ def test_ten_equal_rows_of_consecutive_tokens_are_a_finding(step, level):
 
 
 def test_positions_that_were_drawn_beyond_the_trained_ones_are_a_finding():
-    positions = np.concatenate([trained(64), 0.02 * normal(128, DIM, 3)])
+    positions = np.concatenate([trained(64), 0.02 * normal(64, DIM, 3)])
     audit = audited(trained(), **{"wpe.weight": positions})
-    assert found(audit, "positions") == [("finding", (*range(64, 192),))]
+    assert found(audit, "positions") == [("finding", (*range(64, 128),))]
 
 
 def test_a_zero_row_of_learned_positions_is_an_alarm():

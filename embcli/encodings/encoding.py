@@ -47,6 +47,7 @@ class Encoding(ABC):
 
     name: str  # the name of the encoding or model, or the path of its file
     splits: bool = True  # whether it can split a text
+    is_byte_level: bool = False  # whether all bytes should be tokens
     why_no_merges = "{name} does not tell how it splits a text"
     bos_eos: BosEos = ((), ())
     # The IDs of special tokens by role, "bos", as the tokenizer has them, and what says so.
@@ -90,6 +91,10 @@ class Encoding(ABC):
         for token_id in ids.data:
             joined += self.token_bytes(token_id) or b""
         return bytes(joined)
+
+    def restored(self, ids: np.ndarray) -> str:
+        """Return the text that a model writes by IDs, (T,), which leaves out special tokens."""
+        return self.decode(ids).decode(errors="replace")
 
     def derivations(self, text: str, special: bool = False) -> Iterator[Derivation]:
         """Yield how each piece of a text becomes tokens.

@@ -147,7 +147,7 @@ class _Completion:
         if self.roles.find("position"):
             return step
         if not self.family.sinusoid_formula:
-            raise self.missing_error("position matrix")
+            raise self.missing_error(f"position matrix of {self.width:,} columns")
         return step._replace(
             sinusoid_formula=self.family.sinusoid_formula,
             position_offset=first_position(self.family, self.settings),

@@ -209,7 +209,9 @@ def write(
         if more is not None:
             shapes[name] = (first + more, *others)
     for name, shape in shapes.items():
-        values = random.normal(0, 0.1, shape) if len(shape) == 2 else np.ones(shape)
+        values = np.ones(shape)
+        if len(shape) == 2:  # Columns of trained matrices have means of their own.
+            values = random.normal(0, 0.1, shape) + random.normal(0, 0.1, shape[1])
         writer.add_tensor(name, values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

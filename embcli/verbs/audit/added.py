@@ -128,31 +128,31 @@ def untrained(
     found: dict[Trace, np.ndarray] = {}
     copies = [row for group in scan.equal if not {*group} <= names.keys() for row in group]
     found["copy"] = added.taken(np.isin(added.ids, copies))
-    found["near"] = added.taken(added.near_another() & ~added.at(mean))
     found["mean"] = added.taken(added.at(mean))
+    found["near"] = added.taken(added.near_another())
     found["noise"] = added.taken(added.around(mean))
     found["pieces"] = added.taken(added.mean_of_pieces(names, files.encoding))
     is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
     rows = AddedRows(layer, old[is_as_long][:_MOST_READ], spread)
     found["ordinary"] = np.setdiff1d(rows.ids[rows.at(mean)], files.padding_rows)
 
-    trace: Trace = "length"
-    has_length = _has_length(norms_of(added.rows), files, layer)
-    is_ordinary = _has_length(norms, files, layer).mean() > 0.01
-    is_told = has_length.all() and added.rows.size >= _LEAST_DRAWN and not is_ordinary
-    if is_told and look_drawn(added.rows[None])[0]:
-        trace = "drawn"
-    elif not np.isin(alike, old).any():
-        found["unused"] = np.setdiff1d(alike, np.concatenate([*found.values()]))
-        has_length &= ~np.isin(added.ids, alike)
-    found[trace] = added.ids[has_length]
+    dim = layer.shape[1]
+    length = (files.deviation or _DEVIATION) * math.sqrt(dim)
+    # A token of one byte need not be in any text that a model was trained on.
+    older = np.setdiff1d(old, files.byte_tokens)
+    is_ordinary = np.count_nonzero(_have_length(scan.norms[older], length, dim)) > len(older) / 100
+    has_length = _have_length(norms_of(added.rows), length, dim)
+    drawn = added.rows[has_length]
+    if not is_ordinary and drawn.size >= _LEAST_DRAWN and look_drawn(drawn[None])[0]:
+        found["drawn"] = added.taken(has_length)
+    if not np.isin(alike, older).any():
+        found["unused"] = added.taken(np.isin(added.ids, alike))
+    found["length"] = added.taken(_have_length(norms_of(added.rows), length, dim))
     return {trace: ids for trace, ids in found.items() if len(ids)}
 
 
-def _has_length(norms: np.ndarray, files: ModelFiles, layer: Layer) -> np.ndarray:
-    """Return which norms rows can have that the model draws, (n,) bool."""
-    dim = layer.shape[1]
-    length = (files.deviation or _DEVIATION) * math.sqrt(dim)
+def _have_length(norms: np.ndarray, length: float, dim: int) -> np.ndarray:
+    """Return which norms, (n,), rows can have that are drawn with this length."""
     return np.abs(norms / length - 1) <= _error_of_length(dim)
 
 

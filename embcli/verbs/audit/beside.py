@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from embcli.binary import quoted
 from embcli.encodings.encoding import Rules, sibling_json
 from embcli.encodings.huggingface import READERS, HuggingFaceEncoding, read_tokenizer
+from embcli.encodings.kinds import is_plain_class
 from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
@@ -71,16 +72,38 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             text = f"{name} and tokenizer.json, which is read, differ in {first_of(others, 3)}"
             yield Finding("finding", "fit", len(others), text)
 
+    with suppress(InputError):  # check_tokenizer says that it splits no text.
+        for fault in _contradicted(encoding):
+            yield Finding("finding", "fit", 1, fault)
+
+
+def _contradicted(encoding: HuggingFaceEncoding) -> Iterator[str]:
+    """Yield in words what tokenizer_config.json states, and the tokenizer does not do.
+
+    A class that was not asked may do it.
+    """
     lowers = _lowers(encoding.tokenizer)
-    stated = sibling_json(encoding.path, "tokenizer_config.json").get("do_lower_case", lowers)
-    if {lowers, _lowers(read_tokenizer(encoding.path))} != {bool(stated)}:
-        yield Finding(
-            "finding",
-            "fit",
-            1,
-            "do_lower_case of tokenizer_config.json, tokenizer.json and the tokenizer's class "
-            "differ in whether texts become lower case",
-        )
+    if lowers != _lowers(read_tokenizer(encoding.path)):
+        yield f"only one of {encoding.described_by} and tokenizer.json makes texts lower case"
+    ids = encoding.special_ids
+    before, after = encoding.bos_eos
+    does = {
+        "do_lower_case": lowers,
+        "add_bos_token": ids.get("bos") in before,
+        "add_eos_token": ids.get("eos") in after,
+    }
+    stated = {}
+    if encoding.described_by != encoding.path.name or is_plain_class(encoding.path):
+        stated = sibling_json(encoding.path, "tokenizer_config.json")
+    for key, value in does.items():
+        if stated.get(key, value) not in (None, value):
+            yield f"{key} of tokenizer_config.json is not what the tokenizer does"
+
+    if len({*before}) < len(before):
+        yield f"{encoding.described_by} puts a token twice before a text"
+    around = {ids.get("cls"), ids.get("sep")} - {None}
+    if around and around.isdisjoint(before + after):
+        yield "the tokenizer has the tokens cls or sep, and puts neither around a text"
 
 
 def _lowers(tokenizer: Any) -> bool:

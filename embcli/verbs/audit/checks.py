@@ -29,8 +29,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     fit.check_end,
     fit.check_roles,
     template.check_names,
-    template.check_syntax,
-    template.check_bos,
+    template.check_templates,
     fit.check_words,
     gguf.check_gguf,
 )

@@ -23,7 +23,8 @@ _LEAST_ROWS = 100  # of a whole matrix
 _DEVIATIONS = 5  # standard deviations from what is expected
 _MOST_DEVIATIONS = 4  # of a window, as there are many
 _WINDOW = 16  # rows
-_MARGIN = f" (up to {2 * _WINDOW} more or fewer at each end)"
+MOST_MARGIN = 2 * _WINDOW
+_MARGIN = f" (up to {MOST_MARGIN} more or fewer at each end)"
 _CHANCE = 1e-3  # of a run of trained rows that look drawn
 
 
@@ -165,7 +166,7 @@ def _runs(are_drawn: np.ndarray) -> Iterator[tuple[int, int]]:
         stop = start + len(list(run))
         length = stop - start
         others = len(together) - length
-        share = (np.count_nonzero(together) - length + 1) / (others + 2)
+        share = (np.count_nonzero(together) - length + 0.5) / (others + 1)  # Jeffreys's prior
         if is_drawn and len(together) * share**length <= _CHANCE:
             yield start, stop
         start = stop

@@ -105,6 +105,15 @@ class ModelFiles:
         return unknown - ids
 
     @cached_property
+    def byte_tokens(self) -> list[int]:
+        """The tokens of one byte; a text need not have any of those."""
+        encoding = self.encoding
+        if encoding is None:
+            return []
+        ids = range(encoding.vocabulary_size)
+        return [token_id for token_id in ids if len(encoding.token_bytes(token_id) or b"") == 1]
+
+    @cached_property
     def input_tensors(self) -> list[str]:
         """The names of the tensors that rows are computed from; none if that is not known."""
         try:

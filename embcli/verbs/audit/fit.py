@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from embcli.binary import quoted
+from embcli.binary import JsonObject, quoted
 from embcli.encodings.encoding import OwnWords, UnknownTokenizerError, sibling_json
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
@@ -31,8 +31,9 @@ from embcli.verbs.audit.finding import (
     of_rows,
     rows_in_words,
 )
+from embcli.verbs.audit.panel import changed_texts
 from embcli.verbs.audit.trained import as_initialised
-from embcli.wording import counted, first_of
+from embcli.wording import counted, first_of, load_facts
 
 # Where files state the number of tokens to which a text is cut.
 _LONGEST = {
@@ -119,7 +120,7 @@ def check_tokenizer(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if files.encoding is None:
         yield not_checked(f"tokens: {reason}")
         return
-    for fault in files.encoding.faults:
+    for fault in dict.fromkeys((*files.encoding.faults, *changed_texts(files.encoding))):
         yield _misfit(fault)
 
 
@@ -138,9 +139,19 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         wrong = wrong_dimension(roles) or _wrong_recipe(checkpoint)
         if wrong:
             yield _misfit(wrong)
+        yield from _impossible(roles.config)
         yield from _too_long_texts(checkpoint)
     except InputError as error:
         yield not_checked(f"positions and token types: {error}")
+
+
+def _impossible(config: JsonObject) -> Found:
+    """Yield the settings that are outside of the range of data/settings.json."""
+    settings = {**config, **(config.get("rope_parameters") or config.get("rope_scaling") or {})}
+    for key, (least, most) in load_facts("settings.json").items():
+        value = settings.get(key)
+        if type(value) in (int, float) and not least <= value <= most:
+            yield _misfit(f"{key} of config.json is {value:g}; it is from {least:g} to {most:g}")
 
 
 def _wrong_recipe(checkpoint: Checkpoint) -> str:
@@ -211,7 +222,9 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             yield Finding(level, "special-ids", len(without_row), text)
         first = first_by_role.setdefault(special.role, special)
         if not set(special.ids) & set(first.ids):
-            level = "finding" if special.role in _STAND_INS else "remark"
+            eos = first_by_role.get("eos", first)
+            is_swapped = special.role == "bos" and special.ids == eos.ids
+            level = "finding" if is_swapped or special.role in _STAND_INS else "remark"
             yield Finding(level, "special-ids", 1, f"{first} differs from {special}")
 
 
@@ -254,6 +267,9 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     starts = files.rows_of("decoder_start") or files.rows_of("bos")
     if checkpoint.config.get("is_encoder_decoder") and not starts:
         yield _misfit("no file names the decoder_start_token_id, with which each output begins")
+    for role in ("cls", "sep", "mask"):
+        if not set(files.padding_rows).isdisjoint(files.rows_of(role)):
+            yield _misfit(f"padding and {role} have one ID, so a model does not read {role}")
     shared = {*files.padding_rows} & {*files.rows_of("unk")}
     if not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import get_args
 
@@ -20,7 +19,6 @@ from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
-from embcli.verbs.audit.stated import check_stated
 from embcli.wording import counted, first_of, in_data
 
 # The files that transformers loads, and their formats.
@@ -95,8 +93,6 @@ class Loading:
             yield Finding("finding", "load", 1, f"{_ADAPTER} to these weights: twice, if merged")
         elif self.not_asked:
             yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
-        if checkpoint is None:
-            return
         if head_is_copy and files.config.get("tie_word_embeddings") is False:
             yield Finding(
                 "remark",
@@ -104,11 +100,9 @@ class Loading:
                 1,
                 "the output head is a copy of the token matrix, and config.json does not tie them",
             )
-        if facts is None:
-            if self.not_asked:
-                with suppress(InputError):  # check_index says that a file is damaged.
-                    yield from check_stated(checkpoint, files, head_is_copy)
-        elif facts.failure:
+        if checkpoint is None or facts is None:
+            return
+        if facts.failure:
             level: Level = "alarm" if facts.name else "finding"
             name = facts.name or f"transformers {facts.transformers}"
             yield Finding(level, "load", 1, f"{name} {facts.failure}")
@@ -123,7 +117,7 @@ class Loading:
 def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that an index names each tensor of its files, which transformers reads whole, and once.
 
-    Only headers are read.
+    Only headers are read. Raises InputError for a file that cannot be read.
     """
     tensors = checkpoint.tensors
     if tensors.files == (tensors.binary.name,):
@@ -132,11 +126,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield not_checked("the shards of other tensors")
         return
 
-    try:
-        counts = Counter(tensor.name for tensor in tensors.in_files())
-    except InputError as error:
-        yield Finding("alarm", "load", 1, str(error))
-        return
+    counts = Counter(tensor.name for tensor in tensors.in_files())
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         text = f"{_listed(repeated)} in several files; transformers takes the last"
@@ -170,19 +160,28 @@ def _level_of(name: str, facts: ModelFacts) -> Level:
 def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the tensors of the files that the class leaves out.
 
-    It is a finding if other layers have what is left out of one. Layers that predict further tokens
-    are left out by right; config.json counts them by a key of their own.
+    Those of layers that the class has are a finding, unless they are buffers, which it may compute.
+    Layers that predict further tokens are left out by right; config.json counts them by a key of
+    their own.
     """
     names = facts.unexpected
     if not names or _added_start(names, facts.drawn):
         return  # The names that are drawn have said it.
     text = f"{facts.name} leaves out {_listed(names)} of the files"
     level: Level = "remark"
-    loaded = {NUMBER.sub("*", name, count=1) for name in checkpoint.tensors.keys() - {*names}}
-    of_layers = {NUMBER.sub("*", name, count=1) for name in names}
-    if loaded & of_layers and "num_nextn_predict_layers" not in checkpoint.roles.config:
+    tensors = checkpoint.tensors
+    loaded = tensors.keys() - {*names}
+    layers = {NUMBER.split(name)[0] for name in loaded if NUMBER.search(name)}
+    of_layers = []
+    for name in names:
+        # A class can rename what it reads.
+        is_buffer = name in tensors and len(tensors[name].shape) not in (1, 2)
+        is_weight = name.endswith((".weight", ".bias")) and not is_buffer
+        if is_weight and NUMBER.split(name)[0] in layers:
+            of_layers.append(name)
+    if of_layers and "num_nextn_predict_layers" not in checkpoint.roles.config:
         level = "finding"
-        text += ": config.json states fewer layers"
+        text += ": config.json states fewer or other layers"
     yield Finding(level, "load", len(names), text)
 
 

@@ -53,7 +53,6 @@ class MatrixAudit:
     untrained: dict[Trace, np.ndarray]
     scan: Scan
     initial: tuple[Initial, ...]  # the rows that are as they were initialised
-    overflowing: np.ndarray  # (n,) int64: finite rows whose norms are too large for programs
     measured: np.ndarray  # (n,) int64: the finite rows that are used
     separation: Separation
     candidates: np.ndarray  # (n,) int64: used rows like unused ones, the most alike first
@@ -73,10 +72,6 @@ class MatrixAudit:
         return self.values["norm"]
 
     @cached_property
-    def non_finite(self) -> np.ndarray:
-        return np.flatnonzero(np.isnan(self.norms))
-
-    @cached_property
     def zero(self) -> np.ndarray:
         """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
         allowed = [*self.files.padding_rows, *self.unused]
@@ -84,11 +79,14 @@ class MatrixAudit:
 
     @property
     def broken(self) -> dict[str, np.ndarray]:
-        """The rows that no model can use, (n,) int64 each, by what they are."""
+        """The rows that no model can use, (n,) int64 each, by what they are.
+
+        The norms of overflowing ones are too large for programs.
+        """
         return {
-            "non-finite": self.non_finite,
+            "non-finite": np.flatnonzero(np.isnan(self.norms)),
             "zero": self.zero,
-            "overflowing": self.overflowing,
+            "overflowing": np.flatnonzero(self.norms >= self.files.overflow_at),
         }
 
     @cached_property
@@ -150,7 +148,6 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         untrained=untrained(layer, files, added, old, scan, alike),
         scan=scan,
         initial=tuple(scan.others.initial(size, layer.rows)),
-        overflowing=np.flatnonzero(norms >= files.overflow_at),
         measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
         candidates=separation.candidates(values, used),

@@ -58,6 +58,7 @@ class Scan(NamedTuple):
 
     norms: np.ndarray  # (V,) float64; NaN if a value is NaN or infinite
     largest: np.ndarray  # (V,) float64: the largest absolute value of each row
+    zeros: np.ndarray  # (V,) int64: how many values of each row are 0
     others: UsedRows  # those that were not added
     constant: np.ndarray  # (n,) int64: columns with one value in all used rows, except zero rows
     equal: tuple[tuple[int, ...], ...]  # groups of equal rows, except zero rows
@@ -73,6 +74,7 @@ def scan_rows(layer: Layer, is_unused: np.ndarray, is_added: np.ndarray, watch: 
     size, dim = layer.shape
     norms = np.empty(size)
     largest = np.empty(size)
+    zeros = np.empty(size, np.int64)
     others = UsedRows()
     is_constant = np.ones(dim, bool)
     first_row = norms[:0]
@@ -88,6 +90,7 @@ def scan_rows(layer: Layer, is_unused: np.ndarray, is_added: np.ndarray, watch: 
         block_norms = norms_of(exact)
         norms[ids] = block_norms
         largest[ids] = np.abs(exact).max(axis=1)
+        zeros[ids] = (exact == 0).sum(axis=1)
         is_used = ~is_unused[ids] & (block_norms > 0)
         used_rows = exact[is_used]
         is_other = is_used & ~is_added[ids]
@@ -99,8 +102,16 @@ def scan_rows(layer: Layer, is_unused: np.ndarray, is_added: np.ndarray, watch: 
 
     groups = rows_by_digest.values()
     equal = [tuple(rows) for rows in groups if len(rows) > 1 and norms[rows[0]] > 0]
-    columns = np.flatnonzero(is_constant)
-    return Scan(norms, largest, others, columns, tuple(equal), whole.digest(), unused_sum)
+    return Scan(
+        norms=norms,
+        largest=largest,
+        zeros=zeros,
+        others=others,
+        constant=np.flatnonzero(is_constant),
+        equal=tuple(equal),
+        digest=whole.digest(),
+        unused_sum=unused_sum,
+    )
 
 
 Distances = dict[Indicator, np.ndarray]  # (V,) or (n,) float64 each

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from embcli.binary import Binary, quoted
 from embcli.encodings.encoding import sibling_json
@@ -16,46 +17,75 @@ from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
 from embcli.wording import first_of
 
+if TYPE_CHECKING:
+    from jinja2.nodes import Template
+
 # The names of most special tokens: <|im_start|>, <start_of_turn>, </s>, <eos>.
 _NAME = re.compile(
     r"<\|[\w ./-]{1,40}\|>|<(?:start|end)_of_\w{1,30}>|</?s>|<(?:bos|eos|eot|pad|unk|sep|cls|mask)>"
 )
 
+# What transformers gives to each template, and what Jinja does, besides names of special tokens.
+_GIVEN = {
+    *("messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now"),
+    *("range", "dict", "namespace", "cycler", "joiner", "lipsum"),
+}
+
 
 def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that each name of a special token in the chat templates is one."""
+    """Check that each name of a special token in the chat templates is one, and bos is added once.
+
+    Some models spell the roles of a chat by tokens of letters, and end it by a special token.
+    """
+    text = " ".join(templates(checkpoint.tensors))
     known = files.encoding.added if files.encoding else {}
-    names = {*_NAME.findall(" ".join(templates(checkpoint.tensors)))} - {*known.values()}
-    if known and names:
-        level: Level = "finding" if checkpoint.tensors.format == "GGUF" else "remark"
-        listed = first_of(sorted(map(quoted, names)), 3)
-        text = f"names in the chat template that are no special tokens: {listed}"
-        yield Finding(level, "template", len(names), text)
-
-
-def check_bos(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Say that a chat begins with two bos if special tokens are added to it."""
+    names = {*_NAME.findall(text)}
+    ends = {known.get(token_id) for token_id in files.rows_of("eos")}
+    has_end = "eos_token" in text or not names.isdisjoint(ends)
+    unknown = sorted(map(quoted, names - {*known.values()}))
+    if known and unknown:
+        level: Level = "remark" if has_end else "finding"
+        listed = first_of(unknown, 3)
+        said = f"names in the chat template that are no special tokens: {listed}"
+        yield Finding(level, "template", len(unknown), said)
     added = {*files.rows_of("bos")} & {*files.rows_of("post_processor")}
-    if added and "bos_token" in " ".join(templates(checkpoint.tensors)):
-        text = "the chat template begins with bos, and the tokenizer adds one to each text"
-        yield Finding("remark", "template", 1, text)
+    if added and "bos_token" in text:
+        said = "the chat template begins with bos, and the tokenizer adds one to each text"
+        yield Finding("remark", "template", 1, said)
 
 
-def check_syntax(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that no chat template is empty, or has an error of syntax."""
+def check_templates(checkpoint: Checkpoint, files: ModelFiles) -> Found:
+    """Check that no chat template is empty, is faulty, or needs what nobody gives it."""
+    given = _GIVEN.union(f"{special.role}_token" for special in files.special_ids)
     for template in templates(checkpoint.tensors):
         try:
-            _parse(template)
+            undefined = sorted(_needed(template) - given)
         except ImportError:
             yield not_checked("the chat template: pip install 'embcli[transformers]'")
         except Exception as error:  # It can be nested too deeply, too.
             reason = " ".join(str(error).split())
             level: Level = "remark" if isinstance(error, ValueError) else "finding"
             yield Finding(level, "template", 1, f"the chat template is faulty: {reason}")
+        else:
+            if undefined:
+                text = f"nobody gives the chat template its variable {first_of(undefined, 3)}"
+                yield Finding("finding", "template", len(undefined), text)
 
 
-def _parse(template: str) -> None:
-    """Parse a template with the tags that it has in transformers; raises an error of Jinja's.
+def _needed(template: str) -> set[str]:
+    """Return the variables that a template takes as given: it sets none, and needs no condition."""
+    from jinja2.meta import find_undeclared_variables
+    from jinja2.nodes import CondExpr, Filter, If, Name, Test
+
+    parsed = _parse(template)
+    names = find_undeclared_variables(parsed)
+    for tested in parsed.find_all((If, CondExpr, Test, Filter)):
+        names -= {name.name for name in tested.find_all(Name)}
+    return names
+
+
+def _parse(template: str) -> Template:
+    """Return a template, parsed with the tags of transformers; raises an error of Jinja's.
 
     Jinja itself finds an unknown filter or test only where a template is always run.
     """
@@ -78,6 +108,7 @@ def _parse(template: str) -> None:
     for used in parsed.find_all((Filter, Test)):
         if used.name not in {*environment.filters, *environment.tests}:
             raise TemplateError(f"no filter or test is named {used.name!r}")
+    return parsed
 
 
 def templates(tensors: Tensors) -> Iterator[str]:

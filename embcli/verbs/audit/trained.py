@@ -12,13 +12,15 @@ from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import Fault, TokenLayer
 from embcli.verbs.audit.added import Trace
-from embcli.verbs.audit.distribution import Initial
+from embcli.verbs.audit.distribution import MOST_MARGIN, Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, of_rows, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import TIMES, outliers
 from embcli.wording import counted
 
 _MOST_TIMES = 1000  # that a drawn value is as large as a typical one, or the other way
+_FEW_ZEROS = 1 / 64  # of the values of a typical row
+_MANY_ZEROS = 1 / 8  # of those of a row, if the typical one has few
 _LEAST_VALUES = 10_000  # of a file, below which its matrices may be drawn as an example
 # What the rows of added tokens are, by their trace.
 _TRACES: dict[Trace, str] = {
@@ -51,12 +53,20 @@ def check_untrained(matrix: MatrixAudit) -> Found:
 
 
 def check_initial(matrix: MatrixAudit) -> Found:
-    """Check that the rows of a model are not as they were initialised."""
-    checkpoint = matrix.files.checkpoint
-    if checkpoint is not None:
-        yield from as_initialised(
-            checkpoint, matrix.initial, matrix.in_words, "initial", matrix.name
-        )
+    """Check that the rows of a model are not as they were initialised.
+
+    It is only a remark if they are those of tokens of one byte, which a text need not have.
+    """
+    files = matrix.files
+    if files.checkpoint is None:
+        return
+    where = matrix.in_words
+    for found in as_initialised(files.checkpoint, matrix.initial, where, "initial", matrix.name):
+        others = np.setdiff1d(found.ids, files.byte_tokens)
+        if len(others) <= MOST_MARGIN < found.rows:
+            yield found._replace(level="remark", text=f"byte tokens, {found.text}")
+        else:
+            yield found
 
 
 def as_initialised(
@@ -68,12 +78,14 @@ def as_initialised(
 ) -> Found:
     """Yield the rows of a matrix that are as they were initialised.
 
-    A model without a config.json, or a small file, can be drawn as an example.
+    A model without a config.json, unless it is a GGUF file, or a small file, can be drawn as an
+    example.
     """
     values = 0
     with suppress(InputError):  # An index names what its file lacks.
         values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
-    if values < _LEAST_VALUES or not checkpoint.roles.config:
+    has_settings = checkpoint.roles.config or checkpoint.tensors.format == "GGUF"
+    if values < _LEAST_VALUES or not has_settings:
         return
     for rows in found:
         ids = np.arange(rows.first, rows.stop)
@@ -85,7 +97,7 @@ def as_initialised(
 
 
 def check_outliers(matrix: MatrixAudit) -> Found:
-    """Check that no used row is far longer or shorter than all others, or has far larger values.
+    """Check that no used row is far longer or shorter than others, or is in part zero.
 
     Added rows that were not trained are short for another reason, and so are candidates that are
     about as long as unused rows. A head can choose a row after the last token if it is long.
@@ -97,11 +109,15 @@ def check_outliers(matrix: MatrixAudit) -> Found:
     others = np.concatenate([[*matrix.unused], candidates, *matrix.untrained.values()])
     used = np.setdiff1d(np.flatnonzero(norms > 0), others)
     found = used[outliers(norms[used], matrix.scan.largest[used])]
-    faults = {"a norm or a largest value 20 times beyond those of all others": found}
+    faults = {f"a norm or a largest value {TIMES} times beyond those of all others": found}
+    zeros = matrix.scan.zeros[used] / matrix.shape[1]
+    has_few = np.count_nonzero(zeros <= _FEW_ZEROS) > len(used) / 2
+    if has_few and matrix.files.config:  # Other matrices can be of counts.
+        faults["values in part zero, unlike most"] = used[zeros >= _MANY_ZEROS]
     if matrix.is_head:
         padding = np.array(matrix.by_use.get("padding", []), np.int64)
         long = padding[norms[padding] > TIMES * norms[used].max(initial=0)]
-        faults["after the last token, yet 20 times as long as the rows of tokens"] = long
+        faults[f"after the last token, yet {TIMES} times as long as the rows of tokens"] = long
     for fault, rows in faults.items():
         if len(rows):
             text = f"{rows_in_words(rows)} of the {matrix.in_words}: {fault}"

@@ -1,0 +1,71 @@
+"""Whether texts come back from the tokens that a tokenizer gives them.
+
+The tokenizer itself is asked, with the texts of data/panel.json: so it does not matter which of its
+settings is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from string import ascii_letters
+from unicodedata import combining, normalize
+
+from embcli.binary import quoted
+from embcli.encodings import Encoding
+from embcli.encodings.encoding import VocabularyEncoding
+from embcli.encodings.huggingface import HuggingFaceEncoding
+from embcli.errors import InputError
+from embcli.wording import first_of, load_facts
+
+PANEL: list[str] = load_facts("panel.json")
+_UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
+
+
+def changed_texts(encoding: Encoding) -> Iterator[str]:
+    """Yield in words which texts do not come back, though the vocabulary has all characters.
+
+    Tokens of bytes spell all of them. WordPiece can have a character only at the beginning of a
+    word, so characters are doubled if any letter is found within one. A vocabulary in which hardly
+    a token has capitals needs only small letters, and may lose case.
+    """
+    is_split_here = isinstance(encoding, HuggingFaceEncoding | VocabularyEncoding)
+    # A vocabulary of words may have letters, too, and spells nothing with them.
+    if not is_split_here or not encoding.splits or encoding.rules.get("type") == "WordLevel":
+        return
+
+    @cache
+    def restored(text: str) -> str:
+        return encoding.restored(encoding.encode(text, special=True)).strip()
+
+    letters = {*"".join(PANEL), *ascii_letters}
+    try:
+        unknown = {restored(_UNKNOWN), "\ufffd"} - {""}
+        known = {
+            part
+            for part in (*letters, *(2 * letter for letter in letters))
+            if restored(part) and not any(map(restored(part).count, unknown))
+        }
+    except InputError as error:
+        yield str(error)
+        return
+    times = 1 if known.isdisjoint(2 * letter for letter in ascii_letters) else 2
+    ids = range(0, encoding.vocabulary_size, 10)
+    tokens = [encoding.token_bytes(token_id) or b"" for token_id in ids]
+    is_cased = 10 * len([each for each in tokens if each != each.lower()]) > len(tokens)
+    changed = []
+    for text in PANEL:
+        spelling = text if is_cased else text.lower()
+        parts = {times * letter for letter in "".join(spelling.split())}
+        is_spelled = encoding.is_byte_level or known.issuperset(parts)
+        if is_spelled and _kept(restored(text), is_cased) != _kept(text, is_cased):
+            changed.append(f"{quoted(text)} as {quoted(restored(text))}")
+    if changed:
+        yield f"{len(changed)} of {len(PANEL)} texts came back changed: {first_of(changed, 2)}"
+
+
+def _kept(text: str, is_cased: bool) -> tuple[str, bool]:
+    """Return what a tokenizer must keep of a text: its characters, except accents, and blanks."""
+    words = normalize("NFKD", text if is_cased else text.casefold()).split()
+    letters = [letter for letter in "".join(words) if not combining(letter)]
+    return "".join(letters), len(words) > 1
