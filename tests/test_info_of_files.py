@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from gguf import GGUFWriter
 from safetensors.numpy import save_file
 
 from tests import transcripts
+from tests.cases import cases
 from tests.files.made import PLAIN, closed, save_words
 from tests.runners import InProcess
 from tests.transcripts import document_of
@@ -76,26 +76,8 @@ def test_the_metadata_of_a_file_is_listed(in_process):
     assert all(key.startswith("general.") for key in metadata)
 
 
-STATED = "config.json states tie_word_embeddings true"
-
-
-@pytest.mark.parametrize(
-    ("file", "settings", "told"),
-    [
-        ("model.safetensors", {}, "none in the file; tied or not: audit asks"),
-        (
-            "model.safetensors",
-            {"tie_word_embeddings": True},
-            f"none in the file; {STATED}; tied or not: audit asks",
-        ),
-        # llama.cpp ties the head, whatever config.json states.
-        (
-            "m.gguf",
-            {"tie_word_embeddings": False},
-            "the token matrix itself (tied); the file has no output.weight",
-        ),
-    ],
-)
+# llama.cpp ties the head of a GGUF file, whatever config.json states.
+@cases
 def test_a_head_that_is_in_no_file_is_asked_for_unless_the_format_says_it(
     in_process, file, settings, told
 ):

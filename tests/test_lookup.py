@@ -225,17 +225,7 @@ def test_a_token_that_differs_by_spaces_or_case_is_asked_for(in_process, words, 
     assert "".join(second_line) == hint
 
 
-TWO_ORDERS = " cat dog\n dog cat"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "position"),
-    [
-        ("two-orders.txt", TWO_ORDERS, "learned"),
-        ("two-orders-without-positions.txt", TWO_ORDERS, "none"),
-        ("lengths-that-differ.txt", " cat dog\n dog", "learned"),
-    ],
-)
+@cases
 def test_a_page_of_sequences_says_how_many_they_are(in_process, snapshot, name, text, position):
     words = ("lookup", "--lines", "--dim", "2", "--position", position)
 

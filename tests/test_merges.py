@@ -174,7 +174,7 @@ def test_the_last_symbol_of_a_word_has_the_suffix_of_words(tmp_path):
 # --- the vocabularies of a GGUF and of a tokenizer.model ------------------------------------------
 
 PIECES = ["<unk>", "<s>", "</s>", *BYTE_TOKENS, *"▁abcé", "▁a", "ab", "▁ab", "abc"]
-SCORES = [0.0] * 259 + [-1.0, -1.1, -1.2, -1.3, -1.4, -1.5, -1.6, -1.7, -1.8]
+SCORES = [0.0] * 259 + [-tenths / 10 for tenths in range(10, 19)]
 KINDS = [UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * 9]
 SCORED = [*zip(PIECES, SCORES, KINDS, strict=True), ("abcabc", -3.0, ADDED)]
 BERT = ["[UNK]", "▁a", "b", "▁ab", "bc", "c", "▁b"]

@@ -178,19 +178,9 @@ def test_a_vector_is_a_file_of_numpy(in_process):
         assert ids(answers(in_process, f"--vector {source} --dim 6 -k 1")) == [6109]
 
 
-@pytest.mark.parametrize(
-    ("array", "words"),
-    [
-        (np.array("six numbers"), "cannot read 'bad.npy'"),
-        (np.array([{}], object), "cannot read 'bad.npy'"),
-        (np.ones(2), "must have rows of D = 12 finite numbers, not the shape (1, 2)"),
-        (np.full(DIM, np.nan), "must have rows of D = 12 finite numbers"),
-        (np.full(DIM, 1e39), "must have rows of D = 12 finite numbers"),
-        (np.zeros(DIM), "has no direction"),
-    ],
-)
-def test_an_array_that_has_no_vector_with_a_direction_is_refused(in_process, array, words):
-    np.save("bad.npy", array, allow_pickle=True)
+@cases
+def test_an_array_that_has_no_vector_with_a_direction_is_refused(in_process, values, words):
+    np.save("bad.npy", values, allow_pickle=True)
 
     assert words in in_process.refused(*f"neighbors --vector bad.npy {FROM}".split())
 

@@ -935,18 +935,7 @@ def test_three_tokens_differ_also_in_16_colours():
 
 
 # How linear red, green and blue are seen: Machado, Oliveira and Fernandes 2009, severity 1.
-SIGHTS = {
-    "all colours": np.eye(3),
-    "protanopia": np.array(
-        [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
-    ),
-    "deuteranopia": np.array(
-        [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
-    ),
-    "tritanopia": np.array(
-        [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]]
-    ),
-}
+SIGHTS = {sight: np.array(rows) for sight, rows in data(__name__)["sights"].items()}
 
 
 def in_lab(color: tuple[int, ...], sight: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ ROWS = 3000
 DIM = 256
 GENERATOR = np.random.default_rng(7)
 WORDS = [f"w{number}" for number in range(ROWS)]
+DATA = data(__name__)  # command lines without the name of a model, and what `Fault` takes
 TEXT = "w2999 w7 w1500 w8 w7"
 
 
@@ -201,27 +202,10 @@ def test_rows_are_those_of_the_file_on_disk(hub):
     assert not [name for name in whole if "safetensors?" in name or "gguf?" in name]
 
 
-COMMANDS = [
-    ["lookup", TEXT, "--from"],
-    ["weights", "--rows", "0:3,2990", "--from"],
-    ["weights", "--rows", "5:9", "-f", "json", "--from"],
-    ["weights", "--sort", "norm", "--from"],
-    ["weights", "-f", "csv", "--columns", "0:3", "--from"],
-    ["compare", "w7 w8", "--show", "ids", "--from"],
-    ["neighbors", "w7", "--top", "3", "--from"],
-    ["neighbors", "w7", "--rows", "0:500", "--from"],
-    ["audit"],
-    ["positions"],
-    ["info", "--tensors"],
-    ["tokenize", TEXT, "--encoding"],
-    ["decode", "7", "8", "--encoding"],
-]
-
-
 def test_commands_answer_as_on_disk(hub):
     name = "hf://org/gpt2"
     folder = str(hub.models["org/gpt2"])
-    for words in [*COMMANDS, ["diff", folder]]:
+    for words in [*DATA["commands"], ["diff", folder]]:
         found = hub.run(*words, name)
         near = hub.run(*words, folder)
         assert found.status == near.status, found.err
@@ -371,16 +355,7 @@ def test_other_shards_are_not_read_and_named_as_not_checked(hub, tmp_path):
 
 
 def test_what_needs_a_large_matrix_is_refused_before_it_is_read(hub, llama):
-    lines = [
-        ["audit"],
-        ["neighbors", "w7", "--from"],
-        ["weights", "--sort", "norm", "--from"],
-        ["weights", "-f", "npy", "-o", "rows.npy", "--from"],
-        ["weights", "--rows", "0:90000", "-f", "csv", "--from"],
-        ["compare", "w7", "--from"],
-        ["diff", "hf://org/llama"],
-    ]
-    for words in lines:
+    for words in DATA["commands that need all rows"]:
         refused = hub.run(*words, llama)
         assert refused.status == 2, words
         assert refused.out == ""
@@ -434,7 +409,6 @@ def test_files_of_the_cache_are_not_asked_for(hub):
 # --- faults ---------------------------------------------------------------------------------------
 
 HEADER = "model.safetensors"
-FAULTS = data(__name__)  # as `Fault` takes them
 IMPATIENT = """
 from embcli.hub import session
 session.TIMEOUT = seconds
@@ -446,7 +420,7 @@ session._MOST["bytes of settings"] = settings
 
 def test_each_fault_ends_in_a_sentence(hub, snapshot):
     told = []
-    for name, values in FAULTS.items():
+    for name, values in DATA["faults"].items():
         fault = Fault(*values)
         hub.begin(fault)
         if fault.kind in ("silent", "slow", "trickle"):

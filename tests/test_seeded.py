@@ -18,23 +18,12 @@ from embcli.layer import Layer
 from embcli.numerics.statistics import norm_order
 from embcli.seeded_layers.drawing import DrawnLayer
 from embcli.seeded_layers.seeded import Seeded
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.oracles import assert_same_bits, live
 
 NAMES = ("token", "position")
 # Layers of fewer than 16 elements, of exactly 16, and around the boundaries of blocks.
-TIGHT = [
-    Seeded(1, 1, 1, 0),
-    Seeded(6, 3, 1024),
-    Seeded(3, 5, 3, 2**64 - 1),
-    Seeded(5, 3, 7),
-    Seeded(4, 4, 4, 7),
-    Seeded(17, 1, 15),
-    Seeded(1, 17, 1),
-    Seeded(7, 3, 2, 2**32),
-    Seeded(33, 16, 1),
-    Seeded(2, 7, 9),
-]
+TIGHT = [Seeded(*sizes) for sizes in data(__name__)["tight"]]
 # Above the sizes of the buffers that the drawing goes through; one row is wider than a buffer.
 LARGE = [
     Seeded(20_011, 131, 517, 9),

@@ -154,14 +154,7 @@ def page(given: str | list[str], width: int = 80) -> str:
     return export.text(embcli.seeded().tokenize(given), width, 24)
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "width"),
-    [
-        ("shared-characters", "Hi 日本!", 80),
-        ("narrow-page-of-lines", ["Every effort", "", "you " + "=" * 32], 40),
-        ("no-text", "", 80),
-    ],
-)
+@cases
 def test_the_page_has_rows_and_shared_characters(snapshot, name, given, width):
     snapshot(f"tokenize/{name}.txt", page(given, width))
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import embcli
 from embcli.errors import Notes, OutputError
 from embcli.records import ArraySpec, Names, Piece, Records
+from tests.cases import cases
 from tests.oracles import assert_same_bits
 from tests.readers import (
     SEPARATED,
@@ -301,18 +302,10 @@ def test_ids_are_a_line_for_each_sequence(sequences, step):
 
 # --- any shape ------------------------------------------------------------------------------------
 
-SHAPES = [
-    np.arange(12, dtype=np.int64).reshape(3, 4) - 5,
-    np.arange(24, dtype=np.float32).reshape(3, 4, 2) / 7,
-    np.arange(24, dtype=np.int64).reshape(3, 2, 2, 2) * 10**17,
-    np.array([3, 2**32 - 1, 0], np.uint32),
-    np.array([1.5, np.nan, -np.inf], np.float32),
-    np.zeros((3, 2, 0), np.float32),
-]
 
-
-@pytest.mark.parametrize("array", SHAPES, ids=lambda array: f"{array.dtype}{array.shape}")
-def test_a_matrix_of_any_shape_and_type_is_read_back(array):
+@cases
+def test_a_matrix_of_any_shape_and_type_is_read_back(dtype, values):
+    array = np.array(values, dtype)
     records = Result({"row": np.arange(3)}, {"inputs": array}).records()
 
     loaded = np.load(io.BytesIO(written(records, "npy")))

@@ -133,17 +133,10 @@ ENCODER_S = "encoder.embed_tokens.weight"
 DECODER_S = "model.decoder.embed_tokens.weight"
 
 
-@pytest.mark.parametrize(
-    ("tensors", "token", "reason"),
-    [
-        ({"wte": zeros(7), "b": zeros(0, 7)}, None, "no two-dimensional tensor"),
-        ({ENCODER_S: matrix(), DECODER_S: matrix(seed=2)}, None, "several tensors could be"),
-        ({"wte": matrix(), ENCODER_S: matrix(seed=2)}, None, "several tensors could be"),
-        ({"wte": matrix()}, "none", "no tensor 'none'"),
-        ({"wte": matrix(), "c": zeros(3)}, "c", "'c' .* is not a matrix"),
-    ],
-)
-def test_without_one_token_matrix_a_file_is_refused(tensors, token, reason):
+@cases
+def test_without_one_token_matrix_a_file_is_refused(shapes, token, reason):
+    random = np.random.default_rng(1)
+    tensors = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     with pytest.raises(InputError, match=reason):
         opened(tensors, token=token)
 
@@ -178,9 +171,7 @@ def test_several_position_matrices_are_an_error_only_where_one_is_asked_for():
         source.shape("position")
 
 
-@pytest.mark.parametrize(
-    ("config", "part"), [(None, None), ({"model_type": "blenderbot"}, "encoder")]
-)
+@cases
 def test_of_an_encoder_s_and_a_decoder_s_matrix_the_encoder_s_counts(config, part):
     tensors = {
         "model.shared.weight": matrix(),
@@ -214,9 +205,6 @@ def test_a_head_that_is_not_there_is_refused():
 
 # --- positions ------------------------------------------------------------------------------------
 
-OF_ROBERTA = "roberta.embeddings.position_embeddings.weight"
-OF_OPT = "model.decoder.embed_positions.weight"
-
 
 @cases
 def test_position_0_is_the_row_that_the_model_picks_for_it(name, rows, config, first):
@@ -227,18 +215,12 @@ def test_position_0_is_the_row_that_the_model_picks_for_it(name, rows, config, f
     assert "first_position" not in source.reasons
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "reason"),
-    [(OF_ROBERTA, 514, "named as RoBERTa's"), (OF_OPT, 2050, "2,050 rows, as OPT's")],
-)
+@cases
 def test_position_0_is_guessed_by_a_name_or_a_size_and_that_is_said(name, rows, reason):
     source = opened({"embed_tokens": matrix(), name: matrix(rows, 7, seed=2)})
     layers = source.open({"position": None}, Notes())
     assert_rows(layers["position"], matrix(rows, 7, seed=2)[2:])
     assert reason in source.reasons["first_position"]
-
-
-GPT2 = {"model_type": "gpt2", "n_positions": 1024}
 
 
 @cases
