@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from embcli.errors import LayerError, Notes
+from embcli.errors import LayerError, Notes, Watch, unwatched
 from embcli.names import MatrixShape, Shape
 
 if TYPE_CHECKING:
@@ -25,6 +25,50 @@ if TYPE_CHECKING:
 RowsOf = Callable[[np.ndarray], np.ndarray]  # IDs, (n,) int64 -> rows, (n, D)
 # The names of layers, and the IDs of each that will be asked for; None for any.
 Wanted = Mapping[str, np.ndarray | None]
+
+
+class Summary:
+    """Statistics of the values of a matrix, added piece by piece, in float64."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = 0.0
+        self._squares = 0.0  # the sum of squared differences from the mean so far
+        self.minimum = float("inf")
+        self.maximum = -float("inf")
+
+    @np.errstate(invalid="ignore")  # the sum of infinities of both signs is NaN
+    def add(self, piece: np.ndarray) -> None:
+        """Add float32 values, in any shape (Chan, Golub, LeVeque 1979)."""
+        count = piece.size
+        if not count:
+            return
+        values = piece.ravel().astype(np.float64)
+        total = float(values.sum())
+        values -= total / count
+        # np.dot is no faster here, and would start threads.
+        self._squares += float(np.square(values, out=values).sum())
+        if self._count:
+            mean_difference = np.float64(self._sum) / self._count - np.float64(total) / count
+            between = float(np.square(mean_difference))
+            self._squares += between * self._count * count / (self._count + count)
+        self._count += count
+        self._sum += total
+
+        # Like torch's, a minimum and a maximum are NaN if a value is.
+        self.minimum = float(np.minimum(self.minimum, piece.min()))
+        self.maximum = float(np.maximum(self.maximum, piece.max()))
+
+    @property
+    def mean(self) -> float:
+        return self._sum / self._count
+
+    @property
+    def std(self) -> float:
+        """The standard deviation, divided by n - 1, like torch; NaN for a single value."""
+        if self._count <= 1:
+            return float("nan")
+        return float(np.sqrt(self._squares / (self._count - 1)))
 
 
 _BLOCK = 1 << 18  # values in a block
@@ -76,6 +120,13 @@ class Layer(ABC):
     def widened(self, stored: np.ndarray) -> np.ndarray:
         """Return rows as they are stored, (n, width), as float32, (n, D)."""
         return stored
+
+    def summary(self, watch: Watch = unwatched) -> Summary:
+        """Return statistics of the matrix, from one pass over its blocks; `watch` counts rows."""
+        summary = Summary()
+        for block in watch(self.blocks(), self.shape[0], len):
+            summary.add(block)
+        return summary
 
 
 @dataclass(frozen=True)

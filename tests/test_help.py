@@ -72,7 +72,8 @@ def test_a_width_that_no_terminal_has_is_limited(in_process, words):
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb):
+def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb, monkeypatch):
+    monkeypatch.setattr(options, "spellings", {})  # No command line has been read.
     own = [each for each in COMMANDS[verb].params if each.opts[0].startswith("-")]
 
     assert len(own) <= MOST_OPTIONS

@@ -190,7 +190,8 @@ def test_pictures_and_markdown_say_what_a_table_says_and_refer_to_nothing_outsid
 def test_every_kept_page_is_named_by_a_test():
     """A page has its name in a test, or one that a test makes, with some part in braces."""
     tests = Path(__file__).parent
-    source = "\n".join([*FURTHER, *(path.read_text() for path in tests.rglob("*.py"))])
+    files = [*tests.rglob("*.py"), *tests.glob("cases/*.json")]
+    source = "\n".join([*FURTHER, *(path.read_text() for path in files)])
     words = {*re.findall(r"[\w.-]+", source), *re.findall(r"[\w-]+", source)}
     made_names = re.findall(r'snapshot\(f"(\w[^"]*)"', source)
     patterns = [re.sub(r"\\\{.*?\\\}", ".*", re.escape(name)) for name in made_names]

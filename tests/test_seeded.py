@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from io import BytesIO
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +12,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import embcli
-from embcli.errors import LayerError, unwatched
-from embcli.layer import Layer
-from embcli.numerics.statistics import norm_order
+from embcli.errors import LayerError
+from embcli.layer import Layer, Summary
 from embcli.seeded_layers.drawing import DrawnLayer
 from embcli.seeded_layers.seeded import Seeded
 from tests.cases import cases, data
@@ -130,12 +128,12 @@ some_odd_floats = st.lists(finite | odd, max_size=9)
 @example([[0.0, 0.0, 0.0, 0.0, -0.0]])
 def test_a_summary_of_pieces_is_that_of_all_values(pieces):
     assume(any(pieces))
-    blocks = [np.array(piece, np.float32)[:, None] for piece in pieces if piece]
+    summary = Summary()
+
+    for piece in pieces:
+        summary.add(np.array(piece, np.float32))
+
     values = np.concatenate(pieces)
-    layer = SimpleNamespace(shape=(len(values), 1), blocks=lambda: blocks)
-
-    summary = norm_order(layer, unwatched).summary
-
     whole = torch.from_numpy(values).double()
     positive_zero = 0.0  # turns -0.0 into 0.0: either can be the smallest of both
     np.testing.assert_equal(summary.minimum + positive_zero, whole.min().item() + positive_zero)

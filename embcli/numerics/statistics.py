@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from embcli.errors import Watch, unwatched
-from embcli.layer import Layer
+from embcli.layer import Layer, Summary
 from embcli.wording import QUANTILES
 
 QUANTILES_AT = tuple(QUANTILES.values())
@@ -61,15 +60,6 @@ def quantiles(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.quantile(finite, QUANTILES_AT).tolist())
 
 
-class Summary(NamedTuple):
-    """Statistics of all values of a matrix, in float64; as in torch, NaN if a value is."""
-
-    mean: float
-    std: float  # divided by n - 1, like torch's; NaN for a single value
-    minimum: float
-    maximum: float
-
-
 @dataclass(frozen=True, eq=False)
 class NormOrder:
     """The L2 norm of each row of a layer, and the order of the rows by it."""
@@ -90,21 +80,11 @@ class NormOrder:
         return ranks
 
 
-@np.errstate(invalid="ignore", divide="ignore")  # infinities have no mean, one value no deviation
 def norm_order(layer: Layer, watch: Watch) -> NormOrder:
     """Return the norms of all rows of a layer and their order; `watch` counts the rows."""
     norms = []
-    blocks = []  # the size, mean, variance, minimum and maximum of each
+    summary = Summary()
     for block in watch(layer.blocks(), layer.shape[0], len):
-        rows = block.astype(np.float64)
-        norms.append(norms_of(rows))
-        blocks.append((rows.size, rows.mean(), rows.var(), block.min(), block.max()))
-
-    sizes, means, variances, minima, maxima = np.array(blocks).T
-    mean = np.average(means, weights=sizes)
-    # The variance of all values is the mean of those within blocks, and that of their means.
-    variance = np.average(variances + np.square(means - mean), weights=sizes)
-    count = sizes.sum()
-    std = np.sqrt(variance * count / (count - 1))
-    summary = Summary(float(mean), float(std), float(minima.min()), float(maxima.max()))
+        norms.append(norms_of(block.astype(np.float64)))
+        summary.add(block)
     return NormOrder(np.concatenate(norms), summary)

@@ -15,9 +15,9 @@ import numpy as np
 from embcli.binary import LONGEST_LOAD
 from embcli.encodings import Encoding
 from embcli.errors import InputError, check_choice
-from embcli.layer import Layer, Origin, shape_of
+from embcli.layer import Layer, Origin, Summary, shape_of
 from embcli.names import LayerName, Sort
-from embcli.numerics.statistics import NormOrder, Summary, norm_order
+from embcli.numerics.statistics import NormOrder, norm_order
 from embcli.opened import Opened
 from embcli.records import (
     ArraySpec,
@@ -60,8 +60,7 @@ class WeightMatrix(Result, verb="weights"):
     @cached_property
     def summary(self) -> Summary:
         """The mean, standard deviation, minimum and maximum of the whole layer."""
-        order = self.order or norm_order(self.layer, self.notes.watch)
-        return order.summary
+        return self.order.summary if self.order else self.layer.summary(self.notes.watch)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Return rows of the layer, (n, chosen columns) float32."""

@@ -125,8 +125,7 @@ def test_a_scale_that_is_not_finite_is_an_alarm(tmp_path, value):
     scale[[3, 5]] = value
     folder = saved(tmp_path, {"weight": int8_numbers(), "weight_scale": scale})
     audit = embcli.open(folder).audit()
-    assert "non-finite" in audit.broken
-    assert audit.main.non_finite.tolist() == [3, 5]
+    assert audit.main.broken["non-finite"].tolist() == [3, 5]
 
 
 def test_scale_weight_of_comfyui_multiplies(tmp_path):
