@@ -45,15 +45,16 @@ _COMMON_WORDS = frozenset(
         for from get getting give given gives go goes good got had happen happens has hasn have
         haven having he her here him his how i if in instead into is isn it its just kind know less
         let like look looks make makes many maybe me mean means might mine more most much must my
-        myself need needed needs never nice nobody normally nothing of ok on once one only or
-        other our ours out over own people person please possible possibly problem problems purpose
-        put ran really reason rid said same say says see she should shouldn show shows simply so
-        solve solves some somebody someone something sort stand stands still stuff such take takes
-        tell than thanks that the their theirs then there these they thing things this those though
-        three through to too tried try two understand up us use used using usually versus vs want
-        was wasn way we well weren what when where whether which while who whole whom whose why will
-        with won work works would wouldn yet you your yours arent cant didnt diffrence diffrent
-        doesnt dont hows idk im isnt ive lets shouldnt thats wat whats wheres whos whys wont wouldnt
+        myself need needed needs never nice nobody normally nothing of ok on once one only option
+        options or other our ours out over own people person please possible possibly problem
+        problems purpose put ran really reason rid said same say says see she should shouldn show
+        shows simply so solve solves some somebody someone something sort stand stands still stuff
+        such take takes tell than thanks that the their theirs then there these they thing things
+        this those though three through to too tried try two understand up us use used using usually
+        versus vs want was wasn way we well weren what when where whether which while who whole whom
+        whose why will with won work works would wouldn yet you your yours arent cant didnt
+        diffrence diffrent doesnt dont hows idk im isnt ive lets shouldnt thats wat whats wheres
+        whos whys wont wouldnt
         """,
     )
 )
