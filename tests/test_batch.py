@@ -384,7 +384,14 @@ def test_a_page_fits_its_width_and_a_screen(more, width, most_lines):
     assert_height(text, most_lines)
 
 
-@cases
+@pytest.mark.parametrize(
+    ("name", "width", "more"),
+    [
+        ("batch/narrow.txt", 40, BOOKS_BATCH),
+        ("batch/wide.txt", 200, BOOKS_BATCH),
+        ("batch/long-samples.txt", 80, ONE_LONG_SAMPLE),
+    ],
+)
 def test_a_page_names_the_positions_that_do_not_fit(snapshot, name, width, more):
     result = embcli.seeded(dim=4).batch(OPENING, **more)
 
