@@ -340,7 +340,7 @@ class Screen:
         self.child.send(key)
         self.child.expect("quits(\\): |: )")
         self.feed(self.child.before + self.child.after)
-        if "Enter continues, " in self.text:
+        if re.search("Enter (continues|ends the tour), ", self.text):
             self.child.waitnoecho()  # What is typed before is dropped.
         assert len(self.screen.history.top) <= 1, "some of the step has scrolled away"
         return self.text
