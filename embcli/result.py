@@ -104,9 +104,6 @@ class PageStyle:
             raise OutputError(Sentence("{slide} has its own width; leave out {width}"))
 
 
-PageStyle.__init__.__qualname__ = "styled"  # errors for a wrong call begin with it
-
-
 def short_name(path: str) -> str:
     """Return the end of a path, which has the name of a model: its folder and file.
 

@@ -139,9 +139,9 @@ def _models(incomplete: str) -> list[str]:
 
     Without such a model there are no names, and the shell completes paths.
     """
-    from embcli.hub.local import cache_folder, cached_names
+    from embcli.hub.local import cache_folder, model_folders
 
-    return [name for name in cached_names(cache_folder()) if name.startswith(incomplete)]
+    return [name for name, _ in model_folders(cache_folder()) if name.startswith(incomplete)]
 
 
 def _several(encodings: list[str]) -> list[str]:

@@ -155,27 +155,19 @@ def cache_folder() -> Path:
     variable = os.environ.get
     home = variable("HF_HOME") or f"{variable('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
     folder = variable("HF_HUB_CACHE") or variable("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
-    return _expanded(folder)
-
-
-def _expanded(path: str) -> Path:
     # Path.expanduser raises an error if there is no home; os.path keeps the "~".
-    return Path(os.path.expandvars(os.path.expanduser(path)))  # noqa: PTH111
+    return Path(os.path.expandvars(os.path.expanduser(folder)))  # noqa: PTH111
 
 
 def cached_models(cache: Path) -> Iterator[NamedPath]:
     """Yield the names and the files of the models in a cache, of the main revision of each."""
-    for name, folder in _model_folders(cache):
+    for name, folder in model_folders(cache):
         with suppress(InputError, OSError):
             yield name, OF_WEIGHTS.file_in(_revision_folder(folder, name, "main"))
 
 
-def cached_names(cache: Path) -> list[str]:
-    """Return the names of the models in a cache, with or without weights; opens no file."""
-    return [name for name, _ in _model_folders(cache)]
-
-
-def _model_folders(cache: Path) -> Iterator[NamedPath]:
+def model_folders(cache: Path) -> Iterator[NamedPath]:
+    """Yield the names and the folders of the models in a cache; opens no file."""
     for folder in sorted(cache.glob("models--*")):
         name = _model_name(folder)
         if _MODEL.fullmatch(name):
