@@ -416,7 +416,7 @@ def test_what_a_result_does_not_have_is_said_with_what_it_has(model):
     result = model.weights(rows="0:3")
     with pytest.raises(AttributeError, match="'numpy' here; its matrices: token; to_dicts"):
         result.numpy()
-    with pytest.raises(TypeError, match="got an unexpected .* 'heet'"):
+    with pytest.raises(TypeError, match=r"got an unexpected .* 'heet'"):
         result.styled(heet=True)
     with pytest.raises(embcli.OutputError, match="explain has a page"):
         embcli.explain("one-hot").to_dicts()

@@ -82,6 +82,23 @@ def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
     assert len(labels) + (int(left_out[1]) if left_out else 0) == 60
 
 
+def test_a_point_in_a_crowd_has_its_label_at_the_end_of_a_line_and_a_query_first():
+    corners = np.array([[-9, -9], [9, 9], [-9, 9], [9, -9]], np.float32)
+    crowd = np.concatenate([corners, normal(30, 2, 1) / 20, np.zeros((1, 2), np.float32)])
+    labels = [safe_text(f"row {number}") for number in range(len(crowd) - 1)]
+    page = Map(crowd, [*labels, safe_text("a query", "strong")])
+
+    svg = export.exported(page, "svg", 80, "light").decode().replace("&#160;", " ")
+
+    drawn = re.findall(r"<text[^>]*>(row \d+|a query)<", svg)
+    assert "a query" in drawn
+    assert len(drawn) < len(crowd)
+    ends = re.findall(r'<path d="M(.*?) (.*?)L(.*?) (.*?)" stroke', svg)
+    assert len(ends) == len(drawn)
+    lengths = [np.hypot(*np.subtract(end[:2], end[2:])) for end in np.array(ends, float)]
+    assert max(lengths) > 4 * min(lengths)
+
+
 def test_neighbours_under_cosine_are_mapped_at_length_1():
     result = embcli.seeded(vocab=50, dim=6).neighbors([7], top=9, map=True)
     rows = embcli.seeded(vocab=50, dim=6).weights(rows=[7, *result.ids]).token.astype(np.float64)
@@ -91,7 +108,7 @@ def test_neighbours_under_cosine_are_mapped_at_length_1():
 
     first, second = sizes[:2] ** 2 / (sizes**2).sum()
     page = " ".join(str(result).split())
-    assert f"components, {first:.1%} and {second:.1%} of the variance" in page
+    assert f"1 and 2, {first:.1%} and {second:.1%} of these rows' variance" in page
     assert "scaled to length 1" in page
     assert page.count("●") == 10
 

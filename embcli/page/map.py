@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -21,10 +22,21 @@ from embcli.page.parts import Composite, Drawing, LeftOut, rows_that_fit, safe_t
 from embcli.page.svg import CELL, LINE, letters
 from embcli.wording import Sentence, counted
 
-_Texts = list[tuple[np.ndarray, Text]]  # each with its cell and its line, (2,)
+
+class _Label(NamedTuple):
+    """The text of a point, with the cells and lines, (2,) each, of what is drawn."""
+
+    text: Text
+    place: np.ndarray  # of the point
+    edge: np.ndarray  # of the label, where a line from its point ends
+    start: np.ndarray
+
+
 # The sides of a point, across and down: in its line, in its column, and the others.
 _SIDES = np.array(sorted(product((1, -1, 0), repeat=2), key=lambda side: sum(map(abs, side)))[1:])
+_FAR = 4  # times as far from its point is a label that has no room beside it
 _PIXELS = np.array([CELL, LINE])  # of a cell
+_ROUNDING = 1e-9  # of cells, by which a label is within the box of its own point
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
 # A picture has its axes at the edges, where no label is.
 _AREA = (
@@ -32,6 +44,7 @@ _AREA = (
     '<path d="M1 0V{1:g}H{0:g}" fill="none" stroke="#808080" stroke-width="2"/>'
     '<g fill="currentColor" font-size="21">'
 )
+_LINE = '<path d="M{:.1f} {:.1f}L{:.1f} {:.1f}" stroke="#808080"/>'
 _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
 
 
@@ -39,7 +52,8 @@ _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
 class Map(Composite):
     """Rows as points, at equal scales across and up, and what the two components are.
 
-    A label is beside its point, or it is left out, if others are there.
+    A label is beside its point or, in a picture, at the end of a line from it. It is left out if
+    others are there.
     """
 
     rows: np.ndarray  # (n, D)
@@ -58,7 +72,8 @@ class Map(Composite):
         margin = 4 if medium.shows_svg else 1
         places = _places(points, area, margin)
         if medium.shows_svg:
-            texts = self._texts(places, area, (0.6, 0.35), _SIDES)
+            sides = np.vstack([_SIDES, _FAR * _SIDES])
+            texts = self._texts(places, area, (0.6, 0.35), sides)
             picture = "".join(self._elements(places, texts, area))
             line = Text(" " * width, Style.from_meta({"svg": picture}))
             lines_below = height - 1 if medium.has_fine_cells else 0
@@ -70,8 +85,8 @@ class Map(Composite):
         yield ""
 
         yield safe_text(
-            "Across and up: the first two principal components, "
-            f"{first:.1%} and {second:.1%} of the variance"
+            "Across and up: principal components 1 and 2, "
+            f"{first:.1%} and {second:.1%} of these rows' variance"
         )
         if not first:
             yield safe_text("All rows are at one point: they do not differ.")
@@ -85,31 +100,30 @@ class Map(Composite):
         area: np.ndarray,
         gap: tuple[float, float],
         sides: np.ndarray,
-    ) -> _Texts:
-        """Return the cell and the line of each label that has room, and its text.
-
-        It is at a side of its point, so far from it, and a cell apart from other labels.
-        """
+    ) -> list[_Label]:
+        """Return each label that has room, at a side of its point, a cell apart from others."""
         starts = places - gap
         ends = places + gap
-        texts = []
-        for place, label in zip(places, self.labels, strict=True):
+        found = []
+        labels = zip(places, self.labels, strict=True)
+        for place, label in sorted(labels, key=lambda each: not each[1].style):  # queries first
             size = np.array([label.cell_len + 1, 0.8])
             for side in sides:
-                start = place + side * gap + (side - 1) / 2 * size
+                edge = place + side * gap
+                start = edge + (np.sign(side) - 1) / 2 * size
                 end = start + size
-                meets = (starts < end) & (ends > start)
+                meets = (starts < end - _ROUNDING) & (ends > start + _ROUNDING)
                 is_within = start.min() >= 0 and (end <= area).all()
                 if is_within and not meets.all(axis=1).any():
-                    texts.append((start + np.array([0.5, 0]), label))
+                    found.append(_Label(label, place, edge, start + np.array([0.5, 0])))
                     starts = np.vstack([starts, start])
                     ends = np.vstack([ends, end])
                     break
-        return texts
+        return found
 
-    def _lines(self, places: np.ndarray, texts: _Texts) -> list[Text]:
+    def _lines(self, places: np.ndarray, labels: Sequence[_Label]) -> list[Text]:
         """Return the lines of a drawing, from the first to the last that is not blank."""
-        entries = list(texts)
+        entries = [(label.start, label.text) for label in labels]
         for place, label in zip(places, self.labels, strict=True):
             entries.append((place, safe_text("●", label.style or "accent")))
         lines: defaultdict[int, Text] = defaultdict(Text)
@@ -120,16 +134,19 @@ class Map(Composite):
                 line.append(" " * (cell - line.cell_len)).append_text(text)
         return [lines[number] for number in range(min(lines), max(lines) + 1)]
 
-    def _elements(self, places: np.ndarray, texts: _Texts, area: np.ndarray) -> Iterator[str]:
+    def _elements(
+        self, places: np.ndarray, labels: Sequence[_Label], area: np.ndarray
+    ) -> Iterator[str]:
         """Yield the axes of a picture, its points, and the labels."""
         yield _AREA.format(*area * _PIXELS - 5)
         for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
             fill = "" if label.style else ' fill="#0087d7"'
             yield _POINT.format(x, y, fill)
-        for place, label in texts:
-            x, y = place * _PIXELS
-            style = STYLES["strong"] if label.style else None
-            yield from letters(Segment(label.plain, style), x, y + 16)
+        for text, *ends, start in labels:
+            yield _LINE.format(*np.ravel(ends * _PIXELS))
+            x, y = start * _PIXELS
+            style = STYLES["strong"] if text.style else None
+            yield from letters(Segment(text.plain, style), x, y + 16)
         yield "</g></svg>"
 
 

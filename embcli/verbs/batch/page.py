@@ -100,7 +100,7 @@ def _shapes(batches: Batches, width: int) -> Table:
     rows = [
         ("IDs", f"({letter}, T)", f"({samples}, {length})", ""),
         ("token", f"({letter}, T, D)", shape, source),
-        ("+ position", "(T, D)", f"({length}, {dim:,})", "the same for each sample, not lookup's"),
+        ("+ position", "(T, D)", f"({length}, {dim:,})", "the same for each sample"),
         ("= input", f"({letter}, T, D)", shape, "what the model reads"),
     ]
     labels = [Label("", cells, "left") for cells in zip(*rows, strict=True)]
