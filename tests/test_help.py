@@ -83,6 +83,16 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb, monkeypat
             assert options.flag_of(option.name) == option.opts[0], "a flag for options._FLAGS"
 
 
+def test_what_stands_for_a_choice_names_all_of_it():
+    shown = [each for command in COMMANDS.values() for each in command.params if each.metavar]
+    choices = {
+        each.metavar: [*each.type.choices] for each in shown if hasattr(each.type, "choices")
+    }
+    assert choices
+    for metavar, names in choices.items():
+        assert metavar.strip("[]").split("|") == names or metavar.isupper(), metavar
+
+
 def test_no_words_are_of_an_option_that_is_gone():
     names = {verb: {each.name for each in COMMANDS[verb].params} for verb in COMMANDS}
     for owner, words in load_facts("options.json").items():

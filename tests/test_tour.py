@@ -23,8 +23,10 @@ import pyte
 import pytest
 import torch
 
+from embcli.cli import app
 from embcli.cli.tour import EXERCISES, STEPS, TourStep, _wants_hint, with_text
 from embcli.names import TOUR_TEXT
+from embcli.verbs.explain import explain
 from tests.cases import cases
 from tests.runners import TIMEOUT, InProcess, Terminal
 
@@ -366,6 +368,19 @@ class Screen:
 def start(terminal: Terminal) -> Callable[..., Screen]:
     """Return what starts a tour on a terminal."""
     return partial(Screen, terminal)
+
+
+def test_words_about_steps_with_a_text_number_those_that_have_one():
+    texts = [
+        number for number, step in zip(NUMBERS, UNTRAINED, strict=True) if "{text}" in step.command
+    ]
+    of_vocabularies = [number for number in texts if "--encoding" in UNTRAINED[number - 1].command]
+    others = [number for number in texts if number not in of_vocabularies]
+    words = " ".join(explain("tour").entries[0].text.split())
+    assert f"in steps {', '.join(map(str, others))} and those two" in words
+    assert f"in {' and '.join(map(str, of_vocabularies))}, about an English story" in words
+    example = re.search(r"--text \S+ \S+ --steps (\S+)", app.tour.__doc__)
+    assert {*map(int, example[1].split(","))} <= {*others}
 
 
 def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(

@@ -184,10 +184,10 @@ def batch(
 ) -> Batches:
     """Return sliding-window batches as the chapter's loader gives them.
 
-    These are inputs and targets, (B, T) each, and input embeddings, (B, T, D). A batch has 8
-    samples unless `batch_size` is given, or as many as there are. The position layer has
-    `context_length` rows, by default `max_length`. Raises InputError for a text without such a
-    batch, and for a model that is not seeded.
+    These are inputs and targets, (B, T) each, and input embeddings, (B, T, D). A batch has
+    `batch_size` samples, or as many as there are. The position layer has `context_length` rows, by
+    default `max_length`. Raises InputError for a text without such a batch, and for a model that is
+    not seeded.
 
     >>> import embcli
     >>> batch = embcli.seeded(dim=3).batch("Every effort moves you forward")
