@@ -64,7 +64,7 @@ class IdError(InputError, IndexError):
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3)[6]
     Traceback (most recent call last):
-    embcli.errors.IdError: ID 6 at position 0 has no row: ...; pass vocab 7 or more
+    embcli.errors.IdError: ID 6 at position 0 has no row: ...; vocab 7 or more gives it one ...
     """
 
 

@@ -201,7 +201,7 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
         raise IdError(f"{reason}; IDs are not counted from the end")
     if not can_enlarge:
         raise IdError(reason)
-    cure = "{reason}; pass {vocab} {rows} or more"
+    cure = "{reason}; {vocab} {rows} or more gives it one (others may change)"
     if tokens.texts is not None:
         cure += ", or leave it out"
         if re.fullmatch(r"[][\d\s,]+", "".join(tokens.texts)):
