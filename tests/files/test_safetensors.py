@@ -162,6 +162,8 @@ def test_a_file_that_the_library_refuses_is_never_accepted(case, data):
         found = ours(whole)
     except InputError:
         return
+    aliases = {*header.get("__metadata__", ())} - {*header}  # Other names are ours alone.
+    found = {name: tensor for name, tensor in found.items() if name not in aliases}
     # Python's JSON reads -0 as 0, which the library refuses.
     assert found == oracle(whole.replace(b"-0", b" 0"))
 
