@@ -302,7 +302,8 @@ def _likeness(asked: frozenset[str], entry: Entry) -> float:
     is the share of its words that the entry has at all.
     """
     size = _size(asked)
-    alike = [2 * _size(asked & phrase) / (size + _size(phrase)) for phrase in entry.phrases]
+    shared = [phrase for phrase in entry.phrases if not asked.isdisjoint(phrase)]  # one in twenty
+    alike = [2 * _size(asked & phrase) / (size + _size(phrase)) for phrase in shared]
     of_phrases = math.pow(math.fsum(each**_ALIKE for each in alike), 1 / _ALIKE)
     of_words = _size(asked & entry.stems) / size
     return (1 - _OF_WORDS) * of_phrases + _OF_WORDS * of_words
