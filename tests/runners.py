@@ -13,6 +13,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -255,6 +256,30 @@ def become(
 # --- on a pseudo-terminal -------------------------------------------------------------------------
 
 
+class Child(pexpect.spawn):
+    """A program in a pseudo-terminal. It gets keys at once, and its end is waited for.
+
+    pexpect itself pauses before each key, before it looks at the echo again, and while it closes.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.delaybeforesend = None
+        self.ptyproc.delayafterclose = 0
+
+    def rest(self) -> Any:
+        """Return what else it prints, and give it back to the system when it has ended."""
+        printed = self.read()
+        self.wait()
+        self.close()
+        return printed
+
+    def wait_without_echo(self) -> None:
+        """Wait until keys are no longer shown."""
+        while self.getecho():
+            time.sleep(0.002)
+
+
 class Terminal(Runner):
     """Runs embcli with all streams on a pseudo-terminal of this width and height.
 
@@ -265,16 +290,15 @@ class Terminal(Runner):
         self, *arguments: str, width: int = 80, height: int = 24, **environment: str
     ) -> Ran:
         child = self.start(*arguments, width=width, height=height, **environment)
-        text = child.read()
-        child.close()
+        text = child.rest()
         return Ran(child.exitstatus, text.encode(), "")
 
     def start(
         self, *arguments: str, width: int = 80, height: int = 24, **environment: str
-    ) -> pexpect.spawn[str]:
+    ) -> Child:
         """Start embcli; what is typed and what is seen goes through what this returns."""
         begin = partial(become, arguments, environment)
-        return pexpect.spawn(
+        return Child(
             sys.executable,
             preexec_fn=begin,
             dimensions=(height, width),

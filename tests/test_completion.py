@@ -14,14 +14,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import get_args
 
-import pexpect
 import pytest
 import tiktoken
 
 from embcli import formats, names
 from embcli.cli.app import command_line
 from tests.cases import cases, data
-from tests.runners import TIMEOUT, InProcess
+from tests.runners import TIMEOUT, Child, InProcess
 
 FOLDER = Path(__file__).parents[1] / "completions"
 SCRIPTS = {
@@ -105,7 +104,7 @@ class Shell:
     """bash or zsh in a terminal, with embcli's script loaded."""
 
     def __init__(self, name: str, folder: Path, environment: dict[str, str]) -> None:
-        self.shell = pexpect.spawn(
+        self.shell = Child(
             name,
             START[name],
             cwd=folder,

