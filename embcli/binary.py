@@ -68,6 +68,8 @@ class Binary:
             if not stat.S_ISREG(status.st_mode):
                 raise self.file_error("it is not a regular file")
             self._file = path.open("rb")
+        except InputError:
+            raise
         except (OSError, ValueError) as error:
             raise unreadable(self.name, error) from None
         opened_files.add(path.absolute())

@@ -46,7 +46,7 @@ class EmbcliError(Exception):
         self.hint = hint
 
 
-class InputError(EmbcliError):
+class InputError(EmbcliError, ValueError):
     """The input is missing, unreadable, malformed or out of range.
 
     >>> import embcli
@@ -68,7 +68,7 @@ class IdError(InputError, IndexError):
     """
 
 
-class RangeError(InputError, ValueError):
+class RangeError(InputError):
     """A number is out of range, or a number or name chooses nothing that is there.
 
     >>> import embcli

@@ -18,7 +18,7 @@ from embcli.errors import InputError, Notes, WrongTypeError
 from embcli.layer import Source, shape_of
 from embcli.text import Sequences, encode_sequences, sequences_of
 from embcli.tokens import Tokens
-from embcli.wording import Sentence, counted
+from embcli.wording import Elsewhere, Sentence, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,13 +43,14 @@ class Opened:
 
     def __init__(
         self,
-        source: Source,
+        source: Any = None,
         encoding: Encoding | None = None,
         notes: Notes | None = None,
+        **others: object,
     ) -> None:
-        if not hasattr(source, "resized"):
+        if others or not hasattr(source, "resized"):
             raise WrongTypeError("embcli.open(path) and embcli.seeded(vocab, dim) return a model")
-        self.source = source
+        self.source: Source = source
         self.encoding = encoding  # reads texts; None if it is unknown
         self.notes = notes or Notes()  # remarks on how it was opened
 
@@ -172,7 +173,9 @@ class Opened:
             raise InputError(
                 Sentence(
                     "the encoding of these rows is unknown, and no readable tokenizer, such as "
-                    "tokenizer.json, is beside them: give {ids}, or {encoding}"
+                    "tokenizer.json, is beside them: give {ids}, or {encoding}",
+                    ids=Elsewhere("ids"),
+                    encoding=Elsewhere("encoding"),
                 )
             )
         tokens = encode_sequences(sequences, encoding, special, has_added, remarks)

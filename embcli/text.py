@@ -169,8 +169,8 @@ def ids_of(values: Any, most_dimensions: int = 1) -> np.ndarray:
         )
     if ids.ndim > most_dimensions:
         raise InputError(
-            f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}; "
-            "ids[0] has one less"
+            f"IDs of shape {ids.shape} have {ids.ndim} dimensions, more than {most_dimensions}: "
+            "give one part at a time, such as ids[0]"
         )
     return ids.astype(np.int64)
 

@@ -20,7 +20,7 @@ import numpy as np
 from embcli.errors import IdError, InputError, Notes, RangeError
 from embcli.names import Shape, Strings
 from embcli.selection import Selection, select
-from embcli.wording import ByteToken, counted
+from embcli.wording import ByteToken, Elsewhere, counted
 
 if TYPE_CHECKING:
     from embcli.encodings import Encoding
@@ -201,12 +201,13 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
         raise IdError(f"{reason}; IDs are not counted from the end")
     if not can_enlarge:
         raise IdError(reason)
-    cure = "{reason}; {vocab} {rows} or more gives it one (others may change)"
+    cure = "{reason}; {vocab} or more gives it one (others may change)"
     if tokens.texts is not None:
         cure += ", or leave it out"
         if re.fullmatch(r"[][\d\s,]+", "".join(tokens.texts)):
-            cure = "{reason}; {ids} takes token IDs"
-    raise IdError(cure, reason=reason, rows=int(tokens.ids.max()) + 1)
+            cure = "{reason}; for token IDs, give {ids}"
+    rows = int(tokens.ids.max()) + 1
+    raise IdError(cure, reason=reason, vocab=Elsewhere("vocab", rows), ids=Elsewhere("ids"))
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:
@@ -219,9 +220,10 @@ def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None
         return
     cure = "{window} for several of {length:,}"
     if can_enlarge:
-        cure = "{context_length} {longest} for one sequence, or " + cure
-    wrong = "{longest:,} tokens are more than the context length of {length:,}: pass " + cure
-    raise InputError(wrong, longest=longest, length=context_length)
+        cure = "{longer} for one sequence, or " + cure
+    wrong = "{longest:,} tokens are more than the context length of {length:,}: use " + cure
+    longer = Elsewhere("context_length", longest)
+    raise InputError(wrong, longest=longest, length=context_length, longer=longer)
 
 
 def id_in_words(token_id: int, token: bytes | None) -> str:

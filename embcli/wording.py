@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 DATA = Path(__file__).parent / "data"
 
@@ -102,12 +102,45 @@ class ByteToken(bytes):
 class Parameter(str):
     """The name of a parameter, as a value of a sentence that is used for several of them."""
 
+    def with_names(self, name_of: Callable[[str], str]) -> str:
+        return name_of(self)
+
+
+# What an option of the command is in Python, if the method that is called does not have it.
+_ELSEWHERE = {
+    "vocab": "embcli.seeded(..., vocab={})",
+    "context_length": "embcli.seeded(..., context_length={})",
+    "dim": "embcli.seeded(..., dim={})",
+    "encoding": "embcli.open(..., encoding={})",
+    "tensor": "tensor of embcli.open",
+    "ids": "a list of IDs",
+}
+
+
+class Elsewhere(NamedTuple):
+    """An option that the command has, and in Python another call than the one that fails.
+
+    >>> sentence = Sentence("{vocab} or more gives it one", vocab=Elsewhere("vocab", 7))
+    >>> str(sentence)
+    'embcli.seeded(..., vocab=7) or more gives it one'
+    >>> sentence.with_names(lambda parameter: f"--{parameter}")
+    '--vocab 7 or more gives it one'
+    """
+
+    parameter: str
+    value: object = ""
+
+    def with_names(self, name_of: Callable[[str], str]) -> str:
+        if name_of is str:
+            return _ELSEWHERE[self.parameter].format(self.value or "...")
+        return f"{name_of(self.parameter)} {self.value}".rstrip()
+
 
 class Sentence:
     """A sentence that names parameters of the library: `dim` in Python, `--dim` in the command.
 
-    Braces without a value contain the name of a parameter. A value can be a Parameter, or another
-    sentence.
+    Braces without a value contain the name of a parameter. A value can be a Parameter, one that is
+    Elsewhere, or another sentence.
 
     >>> sentence = Sentence("{dim} must be at least 1, not {given:,}; give {ids}", given=-2000)
     >>> str(sentence)
@@ -127,10 +160,8 @@ class Sentence:
             if name is None:
                 continue
             value = self.values.get(name, Parameter(name))
-            if isinstance(value, Sentence):
+            if isinstance(value, Sentence | Parameter | Elsewhere):
                 value = value.with_names(name_of)
-            elif isinstance(value, Parameter):
-                value = name_of(value)
             values[name] = value
         return self.template.format_map(values)
 

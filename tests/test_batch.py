@@ -154,7 +154,7 @@ def test_cells_have_a_row_for_each_pair(tmp_path):
     with (tmp_path / "pairs.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     assert rows == expected
-    assert header[2:] == ["position", "input", "target", "input_token", "target_token"]
+    assert header[2:] == ["position", "input_id", "target_id", "input_token", "target_token"]
 
 
 def test_threads_take_turns_with_torchs_generator():

@@ -181,5 +181,5 @@ def test_keys_are_explained_and_what_is_explained_as_a_key_is_one():
     assert keys - explained - {*ENCODINGS} == set()
 
     items = [block.name for word in ("run", "fields") for block in named()[word].blocks]
-    of_cells = {"input_token", "target_token"}  # in csv and tsv
+    of_cells = {"input_id", "target_id", "input_token", "target_token"}  # in csv and tsv
     assert {*re.findall(r"[\w-]+", " ".join(items))} - keys == of_cells

@@ -492,8 +492,8 @@ def test_several_matrices_are_not_saved_where_only_one_has_room(model, tmp_path,
 def test_a_table_of_a_batch_has_a_row_for_each_input(model):
     batch = model.batch(TEXT * 20)
     table = batch.to_arrow().to_pydict()
-    assert table["input"] == batch.inputs.ravel().tolist()
-    assert table["target"] == batch.targets.ravel().tolist()
+    assert table["input_id"] == batch.inputs.ravel().tolist()
+    assert table["target_id"] == batch.targets.ravel().tolist()
     assert embcli.count([TEXT], encodings=["gpt2"]).to_arrow()["tokens.gpt2"].to_pylist() == [4]
 
 

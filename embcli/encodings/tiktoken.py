@@ -244,8 +244,9 @@ def _read_ranks(binary: Binary) -> Vocabulary:
     known = DEFINITIONS.get(binary.path.stem)
     if known is None:
         known = Definition("", "", added_ids(binary.path), 0)
+    data = read_whole(binary, MAX_FILE_SIZE)
     try:
-        ids = _parse_ranks(read_whole(binary, MAX_FILE_SIZE))
+        ids = _parse_ranks(data)
     except ValueError:
         raise binary.file_error("it is not a file of tokens and ranks") from None
     all_ids = [*ids.values(), *known.special_tokens.values()]

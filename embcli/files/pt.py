@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 from embcli.binary import Binary, quoted
-from embcli.errors import Notes, refuse_too_large
+from embcli.errors import InputError, Notes, refuse_too_large
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
@@ -80,6 +80,8 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         weights = _named_weights(_unpickled(zip_file.read(pickles[0])), binary.path.stem)
     except Malformed as error:
         raise binary.file_error(str(error)) from None
+    except InputError:
+        raise
     except DAMAGES as error:
         raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
     tensors = {name: archive.tensor(name, weight) for name, weight in weights.items()}

@@ -13,7 +13,7 @@ from embcli.errors import InputError
 from embcli.opened import Opened
 from embcli.text import ids_of
 from embcli.tokens import check_known
-from embcli.wording import Sentence
+from embcli.wording import Elsewhere
 
 
 def decode(model: Opened, ids: int | Sequence[int] | np.ndarray) -> str:
@@ -34,7 +34,8 @@ def decode_bytes(model: Opened, ids: int | Sequence[int] | np.ndarray) -> bytes:
     Raises InputError for IDs that the encoding does not have.
     """
     if model.encoding is None:
-        raise InputError(Sentence("{encoding} is required: that of these rows is unknown"))
+        wrong = "{encoding} is required: that of these rows is unknown"
+        raise InputError(wrong, encoding=Elsewhere("encoding"))
     array = ids_of(ids)
     check_known(array, model.encoding)
     return model.encoding.decode(array)

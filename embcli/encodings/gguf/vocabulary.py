@@ -44,7 +44,7 @@ from embcli.encodings.pieces import (
 from embcli.encodings.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
-from embcli.wording import Sentence, in_data, load_facts
+from embcli.wording import Elsewhere, Sentence, in_data, load_facts
 
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
 # The IDs of special tokens that a file need not name, by tokenizer.
@@ -219,7 +219,8 @@ class GgufEncoding(VocabularyEncoding):
             "it has the tokens of its rows, but cannot split a text: {why}; "
             "give {ids} or {encoding}"
         )
-        return self._binary.file_error(Sentence(reason, why=why))
+        given = {name: Elsewhere(name) for name in ("ids", "encoding")}
+        return self._binary.file_error(Sentence(reason, why=why, **given))
 
     @cached_property
     def _tokenizer(self) -> PieceTokenizer:

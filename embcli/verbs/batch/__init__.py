@@ -134,7 +134,7 @@ class Batches(Result, verb="batch"):
 
     def _cells(self, run: Document) -> Records:
         """Return a row for each position of these samples: the input and the target."""
-        numbers = ("batch", "sample", "position", "input", "target")
+        numbers = ("batch", "sample", "position", "input_id", "target_id")
         fields: FieldTypes = dict.fromkeys(numbers, int)
         if self.tokens.encoding is not None:
             fields |= dict.fromkeys(("input_token", "target_token"), str)
@@ -147,7 +147,7 @@ class Batches(Result, verb="batch"):
         values["position"] = position
         for name in ("input", "target"):
             ids = values[f"{name}s"][np.arange(len(index)), position]
-            values[name] = ids
+            values[f"{name}_id"] = ids
             values[f"{name}_token"] = list(map(token_text, self.tokens.bytes_of(ids)))
         return values
 

@@ -39,6 +39,7 @@ from embcli.verbs.diff.tokens import (
     differences,
     different_rules,
 )
+from embcli.wording import Elsewhere
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Head
@@ -254,7 +255,8 @@ def vocabulary(model: Opened) -> Vocabulary:
     encoding = model.source.encoding
     name = model.source.origin.name
     if encoding is None:
-        raise InputError("the tokens of {name!r} are unknown: give {encoding}", name=name)
+        wrong = "the tokens of {name!r} are unknown: give {encoding}"
+        raise InputError(wrong, name=name, encoding=Elsewhere("encoding"))
     return Vocabulary(name, encoding)
 
 

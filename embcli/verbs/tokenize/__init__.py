@@ -42,6 +42,9 @@ class Tokenization(Result, verb="tokenize"):
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     @property
     def shape(self) -> tuple[int, ...]:
         """(T,), the shape of the IDs."""
