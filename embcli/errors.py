@@ -64,7 +64,7 @@ class IdError(InputError, IndexError):
     >>> import embcli
     >>> embcli.seeded(vocab=6, dim=3)[6]
     Traceback (most recent call last):
-    embcli.errors.IdError: ID 6 at position 0 has no row: ...; vocab 7 or more gives it one ...
+    embcli.errors.IdError: ID 6 at position 0 has no row: ...; embcli.seeded(..., vocab=7) ...
     """
 
 
@@ -180,12 +180,10 @@ def whole_number(
     least: float = -math.inf,
     most: float = math.inf,
     /,
-    error: type[EmbcliError] = RangeError,
 ) -> int:
     """Return an integer of Python or of numpy as Python's.
 
-    Raises WrongTypeError for another type, such as bool, and an error of the given class for an
-    integer out of range.
+    Raises WrongTypeError for another type, such as bool, and RangeError for one out of range.
     """
     name = Parameter(parameter)
     index: Any = None if isinstance(value, bool) else value  # True is an int, but not meant as one
@@ -197,12 +195,13 @@ def whole_number(
         raise WrongTypeError(wrong, parameter=name, given=given) from None
     if not least <= number <= most:
         wrong = "{parameter} must be from {least} to {most}, not {given}"
-        if most == math.inf:
+        if number < least and most > _LONG_RANGE:
             wrong = "{parameter} must be at least {least}, not {given}"
-        raise error(wrong, parameter=name, least=least, most=most, given=number)
+        raise RangeError(wrong, parameter=name, least=least, most=most, given=number)
     return number
 
 
+_LONG_RANGE = 1_000_000  # up to which the end of a range is worth naming
 _LARGEST_FLOAT32 = 3.4028234663852886e38
 
 

@@ -7,12 +7,11 @@ verb that it runs.
 from __future__ import annotations
 
 from contextlib import suppress
-from numbers import Integral
 from typing import NoReturn
 
 import numpy as np
 
-from embcli.errors import IdError, InputError, Notes, WrongTypeError
+from embcli.errors import IdError, Notes, WrongTypeError
 from embcli.opened import Opened, TextOrIds
 from embcli.tokens import check_ids
 from embcli.verbs.audit import audit
@@ -62,7 +61,7 @@ class Model(Opened):
     def __repr__(self) -> str:
         size, dim = self.shape
         name = self.source.origin.name
-        encoding = self.encoding.name if self.encoding else None
+        encoding = getattr(self.encoding, "name", None)
         return f"<embcli.Model of {name}, (V, D) = ({size:,}, {dim:,}), encoding {encoding}>"
 
     def __reduce__(self) -> NoReturn:
@@ -85,12 +84,12 @@ class Model(Opened):
         return self.tokenize(text, special=special).ids
 
     def __contains__(self, text_or_id: object) -> bool:
-        ids = [text_or_id]
-        if isinstance(text_or_id, str):
-            with suppress(InputError):
-                ids = self.encode(text_or_id).tolist()
-        number = ids[0] if len(ids) == 1 else None
-        return isinstance(number, Integral) and 0 <= int(number) < len(self)
+        if not isinstance(text_or_id, str | int | np.integer):
+            return False
+        with suppress(ValueError):  # an InputError, or several IDs
+            [number] = self.tokens(text_or_id).ids
+            return 0 <= int(number) < len(self)
+        return False
 
     def __getitem__(self, key: TextOrIds | slice) -> np.ndarray:
         if isinstance(key, tuple):
@@ -99,10 +98,7 @@ class Model(Opened):
                 "model[:][:, 0] is a column"
             )
         if isinstance(key, slice):
-            try:
-                chosen = np.arange(*key.indices(len(self)))
-            except TypeError as error:
-                raise WrongTypeError(str(error)) from None
+            chosen = np.arange(*key.indices(len(self)))
             if min(key.start or 0, key.stop or 0) < 0:
                 raise IdError(f"IDs are not counted from the end; the last one is {len(self) - 1}")
             key = chosen

@@ -18,7 +18,7 @@ from embcli.errors import InputError, Notes, WrongTypeError
 from embcli.layer import Source, shape_of
 from embcli.text import Sequences, encode_sequences, sequences_of
 from embcli.tokens import Tokens
-from embcli.wording import Elsewhere, Sentence, counted
+from embcli.wording import Elsewhere, counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ class Opened:
                 "{path} must be a text or a Path, not {given}", given=repr(path)[:60]
             )
         remarks = notes or Notes()
-        checkpoint = Checkpoint(str(path), None if tensor is None else str(tensor), remarks)
+        checkpoint = Checkpoint(str(path), tensor and str(tensor), remarks)
         rows, _ = shape_of(checkpoint, "token")
         if encoding is None:
             known = _encoding_of(checkpoint, rows, remarks)
@@ -121,8 +121,8 @@ class Opened:
         The token layer is `torch.nn.Embedding(vocab, dim)`, (V, D) float32, and the position layer,
         drawn right after it, `torch.nn.Embedding(context_length, dim)`, (C, D). V is by default
         that of the encoding. Nothing is drawn yet; drawn layers are kept in the user's cache folder
-        unless `no_cache`. Raises InputError for an unknown encoding, and LayerError for shapes and
-        seeds out of range.
+        unless `no_cache`. Raises InputError for an unknown encoding, RangeError for numbers out of
+        range, and LayerError for layers that do not fit into memory.
 
         >>> import embcli
         >>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
@@ -171,12 +171,10 @@ class Opened:
         encoding = self.source.encoding if sequences.texts is None else self.encoding
         if encoding is None and sequences.texts is not None:
             raise InputError(
-                Sentence(
-                    "the encoding of these rows is unknown, and no readable tokenizer, such as "
-                    "tokenizer.json, is beside them: give {ids}, or {encoding}",
-                    ids=Elsewhere("ids"),
-                    encoding=Elsewhere("encoding"),
-                )
+                "the encoding of these rows is unknown, and no readable tokenizer, such as "
+                "tokenizer.json, is beside them: give {ids}, or {encoding}",
+                ids=Elsewhere("ids"),
+                encoding=Elsewhere("encoding"),
             )
         tokens = encode_sequences(sequences, encoding, special, has_added, remarks)
         if not len(tokens):

@@ -48,7 +48,7 @@ from embcli.formats import (
     formats_for,
 )
 from embcli.names import DEFAULT_PRECISION, Strings, Theme, __version__
-from embcli.wording import Sentence, counted, first_of, in_line, load_facts
+from embcli.wording import Sentence, counted, in_line, load_facts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,12 +138,9 @@ class Result:
         return replace(self)
 
     def _refuse(self, *_: Any) -> Any:
-        rows = "result.to_dicts() returns its rows"
         own = [each for each, kind in vars(type(self)).items() if isinstance(kind, MatrixOf)]
-        if own:
-            named = first_of([f"result.{name}" for name in own], 3)
-            rows = f"{named} are its arrays, and {rows}"
-        raise WrongTypeError(f"a result of {self._verb} is not a list: {rows}")
+        parts = ", ".join(f"result.{name}" for name in [*own, "to_dicts()"])
+        raise WrongTypeError(f"a result of {self._verb} is not a list; it has {parts}")
 
     __iter__ = __getitem__ = __len__ = _refuse
 

@@ -204,10 +204,8 @@ def check_ids(tokens: Tokens, vocabulary_size: int, can_enlarge: bool = True) ->
     cure = "{reason}; {vocab} or more gives it one (others may change)"
     if tokens.texts is not None:
         cure += ", or leave it out"
-        if re.fullmatch(r"[][\d\s,]+", "".join(tokens.texts)):
-            cure = "{reason}; for token IDs, give {ids}"
-    rows = int(tokens.ids.max()) + 1
-    raise IdError(cure, reason=reason, vocab=Elsewhere("vocab", rows), ids=Elsewhere("ids"))
+    vocab = Elsewhere("vocab", int(tokens.ids.max()) + 1)
+    raise IdError(cure, reason=reason, vocab=vocab)
 
 
 def check_length(tokens: Tokens, context_length: int, can_enlarge: bool) -> None:

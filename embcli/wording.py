@@ -112,7 +112,6 @@ _ELSEWHERE = {
     "context_length": "embcli.seeded(..., context_length={})",
     "dim": "embcli.seeded(..., dim={})",
     "encoding": "embcli.open(..., encoding={})",
-    "tensor": "tensor of embcli.open",
     "ids": "a list of IDs",
 }
 

@@ -34,7 +34,7 @@ BILLIONS_OF_ROWS = ",".join(["0:9999999"] * 9999)
 UNPRINTABLE = {  # command lines that cannot stand in a file, and a telling word of their errors
     "an ID of 5,000 digits": (["lookup", "--ids", f"1,{DIGITS}"], "of up to 18 digits"),
     "a seed of 5,000 digits": (["weights", "--seed", DIGITS], "--seed"),
-    "a size of 401 digits": (["compare", "--dim", "9" * 401], "memory"),
+    "a size of 401 digits": (["compare", "--dim", "9" * 401], "must be from 1 to"),
     "a list of 100 billion rows": (
         ["weights", "--vocab", "9999999", "--dim", "1", "--rows", BILLIONS_OF_ROWS],
         "99,989,990,001 rows",

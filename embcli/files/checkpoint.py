@@ -27,7 +27,7 @@ from embcli.files.tensors import Tensor, computed_layer
 from embcli.layer import Layer, Layers, Origin, Wanted
 from embcli.names import MatrixShape
 from embcli.recipe import Norm, Project, Recipe
-from embcli.wording import Elsewhere, counted
+from embcli.wording import Sentence, counted
 
 
 class Head(NamedTuple):
@@ -127,8 +127,9 @@ class Checkpoint:
             return self.roles.find(name)
         if self.roles.is_custom_tensor:
             raise InputError(
-                "the output head is that of the model's own token matrix: leave out {tensor}",
-                tensor=Elsewhere("tensor"),
+                Sentence(
+                    "the output head is that of the model's own token matrix: leave out {tensor}"
+                )
             )
         head = self.head
         if head.tensor is None and head.relation in ("same", "stated"):

@@ -54,8 +54,6 @@ DAMAGES = (
 def opened_archive(binary: Binary) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(BinaryStream(binary))
-    except InputError:
-        raise
     except DAMAGES as error:
         raise binary.file_error(f"it is a damaged archive ({error})") from None
 
@@ -108,8 +106,6 @@ class _CompressedMember(Binary):
             # Only at the end of a member is its checksum compared.
             while not self._is_checked:
                 self._is_checked = not self._unpacked.read(_UNPACKED_AT_ONCE)
-        except InputError:
-            raise
         except DAMAGES as error:
             raise _damage_error(self, self._info, error) from None
 
@@ -135,8 +131,6 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         try:
             with archive.open(info) as file:
                 prefix = file.read(_PREFIX)
-        except InputError:
-            raise
         except DAMAGES as error:
             raise _damage_error(binary, info, error) from None
         file_of_array = binary

@@ -28,7 +28,7 @@ from itertools import dropwhile, islice
 import numpy as np
 
 from embcli.binary import Binary, BinaryStream
-from embcli.errors import InputError, Notes
+from embcli.errors import Notes
 from embcli.files import vectors
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import StoredLayer, Tensor, Tensors
@@ -42,8 +42,6 @@ def read(binary: Binary, notes: Notes) -> Tensors | None:
     if start is None and binary.path.suffix != ".vec":
         try:
             tensors = _read_numbers(binary, notes) or _read_csv(binary, notes)
-        except InputError:
-            raise
         except (ValueError, csv.Error) as error:
             reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
             raise binary.file_error(

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from embcli.errors import LayerError, refuse_too_large, whole_number
+from embcli.errors import refuse_too_large, whole_number
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, MatrixShape
-from embcli.wording import Parameter
 
 
 @dataclass(frozen=True)
 class Seeded:
     """A seeded pair of layers: `Embedding(V, D)` is drawn first, `Embedding(C, D)` right after it.
 
-    Raises LayerError for numbers out of range, and for layers that torch could not hold on this
-    machine.
+    Raises RangeError for numbers out of range, and LayerError for layers that torch could not hold
+    on this machine.
     """
 
     vocab: int
@@ -38,21 +37,10 @@ class Seeded:
 
 
 def check_size(name: str, given: int) -> int:
-    """Return the size of a matrix; raises LayerError for one that is out of range."""
-    size = whole_number(name, given, 1, error=LayerError)
-    # The digits of a larger number would fill the message about the memory that it takes.
-    if size >= 10**40:
-        raise LayerError(
-            "{name} is out of range; no machine has that much memory", name=Parameter(name)
-        )
-    return size
+    """Return the size of a matrix; raises RangeError for one that is out of range."""
+    return whole_number(name, given, 1, 2**63 - 1)
 
 
 def check_seed(seed: int) -> int:
-    """Return a seed, which `torch.manual_seed` takes; raises LayerError for one that it refuses."""
-    number = whole_number("seed", seed)
-    if not -(2**63) <= number < 2**64:
-        raise LayerError(
-            "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}", given=seed
-        )
-    return number
+    """Return a seed, which `torch.manual_seed` takes; raises RangeError for one that it refuses."""
+    return whole_number("seed", seed, -(2**63), 2**64 - 1)

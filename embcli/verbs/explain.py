@@ -67,6 +67,7 @@ _LEVEL = 0.89  # the share of the nearness of the nearest entry from which anoth
 _CLEAR = 0.8  # how near an entry must be that only its name tells of
 _LEAST = 0.35  # how near an entry must be to be offered; half as near as the nearest, too
 _MOST_CANDIDATES = 5
+_MOST_NEXT = 2  # entries that are named below one that answers
 _MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
 _SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
 _TYPO = 0.88  # and that of a question's word: one wrong letter in nine, one missing in five
@@ -213,7 +214,7 @@ def explain(word: str | None = None) -> Explanations:
             answers = both
     if answers:
         others = [entry for entry in near if entry not in answers]
-        return Explanations(tuple(answers), see_also=tuple(others))
+        return Explanations(tuple(answers), see_also=tuple(others[:_MOST_NEXT]))
     sentences = []
     for entry in near:
         # The sentence that has most of the question's words, the first of equals.
@@ -391,25 +392,20 @@ def _plain(word: str) -> str:
     return re.sub(r"[][\s_<|>\"-]", "", word).casefold()
 
 
+_FIELD = re.compile(r"^(Also|Asked|From): (.+(?:\n.+)*)\n*", re.MULTILINE)
+
+
 def _parse_entry(part: str, text: str) -> Entry:
     """Return the entry of a text: its word in the first line, then fields and blocks."""
-    word, *texts = re.split(r"\n{2,}|\n(?=- |    )", text.rstrip())
-    fields = {"Also": "", "Asked": "", "From": ""}
-    blocks = []
-    for each in texts:
-        block = _parse_block(each)
-        name, _, value = block.text.partition(": ")
-        if name in fields:
-            fields[name] = value
-        else:
-            blocks.append(block)
+    fields = {name: " ".join(value.split()) for name, value in _FIELD.findall(text)}
+    word, *blocks = re.split(r"\n{2,}|\n(?=- |    )", _FIELD.sub("", text).rstrip())
     return Entry(
         word,
         part,
-        blocks,
+        [*map(_parse_block, blocks)],
         also=fields["Also"].split(", "),
         asked=fields["Asked"].split("; "),
-        source=fields["From"],
+        source=fields.get("From", ""),
     )
 
 

@@ -71,9 +71,8 @@ class Batches(Result, verb="batch"):
     @property
     def _is_drawn(self) -> bool:
         """Whether a page shows the numbers that the model reads, not only IDs."""
-        if self._draws_windows:
-            return False
-        return self.draw or self.style.heat or self._columns_chosen
+        has_numbers = self.draw or self.style.heat or self._columns_chosen
+        return has_numbers and not self._draws_windows
 
     def ids(self, samples: np.ndarray) -> np.ndarray:
         """Return the tokens of samples and the next one, (n, T + 1) int64.
@@ -108,11 +107,10 @@ class Batches(Result, verb="batch"):
     def _records(self) -> Records:
         samples = len(self.order)
         length = self.windows.max_length
-        vocabulary_size, dim = shape_of(self.source, "token")
-        context_length, _ = shape_of(self.source, "position")
+        dim = len(self.columns)
         run = run_of(self.tokens.encoding, sequences=self.tokens.sequences)
         run |= self.source.origin.document()
-        run["shapes"] = {"token": [vocabulary_size, dim], "position": [context_length, dim]}
+        run["shapes"] = {name: [*shape_of(self.source, name)] for name in ("token", "position")}
         run["batches"] = self.count
         run |= vars(self.windows) | dict(self._draws.layers.origin.build)
         ids = ArraySpec((samples, length), "int64")
@@ -125,7 +123,7 @@ class Batches(Result, verb="batch"):
             matrices={
                 "inputs": ids,
                 "targets": ids,
-                "input": ArraySpec((samples, length, len(self.columns))),
+                "input": ArraySpec((samples, length, dim)),
             },
             columns=tuple(self.columns.tolist()),
             default="input",
@@ -206,17 +204,17 @@ def batch(
         raise InputError(
             "batches are of seeded layers, which the loader's random numbers are drawn between"
         )
-    source = source.resized(max_length if context_length is None else context_length)
+    position_rows = max_length if context_length is None else context_length
+    source = source.resized(position_rows)
     vocabulary_size, dim = shape_of(source, "token")
-    position_rows, _ = shape_of(source, "position")
 
     # Refuse batches that the text or the position layer is too short for.
     samples = sliding.samples(len(tokens))
     if batch_size is None and samples and not sliding.batches(samples):
         sliding = replace(sliding, batch_size=samples)
     count = sliding.batches(samples)
-    first = whole_number("index", index or 0)
-    _check_counts(sliding, len(tokens), samples, first)
+    _check_counts(sliding, len(tokens), samples)
+    first = whole_number("index", index or 0, 0, count - 1)
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
@@ -241,20 +239,16 @@ def batch(
     )
 
 
-def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> None:
-    """Raise InputError if there are too few tokens for a sample, or samples for a batch.
-
-    It is raised as well if there is no batch of this index.
-    """
+def _check_counts(windows: Windows, tokens: int, samples: int) -> None:
+    """Raise InputError if there are too few tokens for a sample, or samples for a batch."""
     length = windows.max_length
-    count = windows.batches(samples)
     if not samples:
         wrong = (
             "need at least {needed:,} tokens ({max_length} {length:,} and one more), got {tokens:,}"
             ": give a longer text or, with at least 2 tokens, a smaller {max_length}"
         )
         raise InputError(wrong, needed=length + 1, length=length, tokens=tokens)
-    if not count:
+    if not windows.batches(samples):
         wrong = (
             "{samples} of {max_length} {length:,}, too few for a batch of {size:,}; "
             "{keep_last} keeps an incomplete one"
@@ -262,8 +256,3 @@ def _check_counts(windows: Windows, tokens: int, samples: int, index: int) -> No
         raise InputError(
             wrong, samples=counted(samples, "sample"), length=length, size=windows.batch_size
         )
-    if not 0 <= index < count:
-        wrong = "{index} {given} is not a batch: there are {count:,}, counted from 0"
-        if count == 1:
-            wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
-        raise RangeError(wrong, given=index, count=count)

@@ -18,7 +18,7 @@ from embcli.names import MatrixShape, Strings, __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
-from embcli.wording import Elsewhere, in_data
+from embcli.wording import Sentence, in_data
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint, Head
@@ -178,8 +178,7 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
         raise InputError("a seeded model has no file")
     checkpoint = model.source
     if checkpoint.roles.is_custom_tensor:
-        wrong = "info shows the model's own token matrix: leave out {tensor}"
-        raise InputError(wrong, tensor=Elsewhere("tensor"))
+        raise InputError(Sentence("info shows the model's own token matrix: leave out {tensor}"))
     roles = {}
     for role in ("token", "position", "token_type", "head"):
         with suppress(InputError):  # the head and the recipe of ModelInfo have the reason
