@@ -25,7 +25,6 @@ from typing import (
 
 from embcli.atomic import destination, explaining_failure, refuse_unwritable
 from embcli.errors import (
-    InputError,
     MissingDataError,
     Notes,
     OutputError,
@@ -165,17 +164,10 @@ class Result:
         return in_line(f"<embcli {self._verb}: {about}; print() shows it>")
 
     def _about(self) -> str:
-        """Return what the data is: its matrices or its number of rows, and where it is from."""
+        """Return what the data is: its matrices, or its number of rows."""
         records = self._records()
-        facts = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
-        if not facts:
-            facts.append(counted(records.rows, records.unit.removesuffix("s")))
-        run = records.run
-        if "seed" in run:
-            facts.append(f"seed {run['seed']}")
-        elif "from" in run:
-            facts.append(str(run["from"]))
-        return ", ".join(facts)
+        shapes = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
+        return ", ".join(shapes) or counted(records.rows, records.unit.removesuffix("s"))
 
     def _records(self) -> Records:
         """Return the result as data; raises MissingDataError for a page that has none."""
@@ -448,16 +440,10 @@ def _format_of_file(known: Strings, file: Path, default: str) -> str:
 
 
 def _check_place(path: str | Path, format: Format) -> None:
-    """Raise OutputError or InputError for a path that obviously cannot be written in a format."""
+    """Raise OutputError for a path that obviously cannot be written in a format."""
     if f"/{path}".endswith("/"):  # An empty name stands for a folder, too.
         raise OutputError(f"{path!r} does not name a file, and {format.name} is one file")
-    file = Path(path)
-    try:
-        refuse_unwritable(file)
-    except ValueError as error:  # The path contains a NUL, or half of a surrogate pair.
-        raise InputError(
-            "{output} {file!r} cannot name a file: {error}", file=str(file), error=error
-        ) from None
+    refuse_unwritable(Path(path))
 
 
 def refuse_many(shown: Strings | None, format: FormatName) -> None:

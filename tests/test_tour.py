@@ -406,7 +406,7 @@ def test_each_step_fits_a_terminal_of_80_by_24_and_enter_leads_to_the_end(
 
     assert screen.end("\n") == 0
     asked = [step for step in UNTRAINED if step.answers]
-    assert f"Right answers: {len(asked)} of {len(asked)}." in screen.text
+    assert f"Right answers: {len(asked)} of {len(asked)}; skipped: 0." in screen.text
     assert COLOR.search(screen.raw)
     assert "\x1b" not in COLOR.sub("", screen.raw).replace(CLEAR, "")
 
@@ -471,7 +471,7 @@ def test_a_right_answer_at_the_third_try_is_right_and_enter_skips_a_question(sta
     assert shown.startswith(f"{QUESTION}/")
     assert "\nThe answer: 12\n" in shown
     assert screen.end("\n") == 0
-    assert "Right answers: 1 of 1." in screen.text
+    assert "Right answers: 1 of 1; skipped: 0." in screen.text
 
 
 def test_the_last_answer_to_a_question_counts(start):
@@ -481,7 +481,7 @@ def test_the_last_answer_to_a_question_counts(start):
     screen.press("\n")
     assert "Enter ends the tour" in screen.press("400\n")
     assert screen.end("\n") == 0
-    assert "Right answers: 2 of 2." in screen.text
+    assert "Right answers: 2 of 2; skipped: 0." in screen.text
 
 
 def test_a_quiz_counts_right_answers_and_shows_those_that_are_reasons(start):
@@ -489,12 +489,13 @@ def test_a_quiz_counts_right_answers_and_shows_those_that_are_reasons(start):
     for key in ("", "6\n", "\n", "names are unknown\n"):
         shown = screen.press(key)
     assert EXERCISES[1].words[:40] in shown
+    assert "Compare yours:" in shown
     assert "Not quite" not in shown
     screen.press("\n")
     for key in ("58\n", "\n", "\n", "\n"):
         screen.press(key)
     assert screen.end("\n") == 0
-    assert "Right answers: 1 of 2." in screen.text
+    assert "Right answers: 1 of 2; skipped: 1." in screen.text
 
 
 @cases

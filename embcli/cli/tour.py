@@ -260,6 +260,8 @@ class _Pages:
         explained: _Sheet = [""]
         if step.answers:
             explained.append(self._judged(step, answer))
+        elif answer:
+            explained.append(safe_text("Compare yours:", "strong"))
         explained.append(safe_text(step.words))
         if not step.command:
             return [*above, *explained]
@@ -320,7 +322,9 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
     judged = list(pages.judged.values())
     if not judged:
         return []
-    return [safe_text(f"Right answers: {judged.count(True)} of {len(judged)}.")]
+    skipped = len([step for step in steps if step.answers]) - len(judged)
+    right = f"Right answers: {judged.count(True)} of {len(judged)}"
+    return [safe_text(f"{right}; skipped: {skipped}.")]
 
 
 def _show(pages: _Pages, step: TourStep, enter: str) -> str:
