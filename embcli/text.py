@@ -51,7 +51,8 @@ def decoded(content: str | bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{name} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,} "
-            f"({error.reason})"
+            f"({error.reason})",
+            "Text is read as UTF-8; --from reads the file of a model.",
         ) from None
 
 
@@ -98,7 +99,7 @@ def _parse_range(word: str, place: int) -> range:
     if match is None:
         hint = hint_at_spelling(word)
         if not hint and not word[-1:].isdigit():  # such as a word of a page
-            hint = "-f ids writes IDs: embcli tokenize TEXT -f ids"
+            hint = "-f ids writes IDs: embcli tokenize TEXT -f ids; IDs in a file are piped in"
         raise InputError(
             f"{word!r} at position {place:,} is not a token ID: IDs are whole numbers from 0, "
             "of up to 18 digits",
