@@ -160,14 +160,12 @@ class Result:
         return content_of(self._verb, {})
 
     def __repr__(self) -> str:
-        about = self._about() if self.content != "page" else self._subject or "a page"
+        about = self._subject or "a page"
+        if self.content != "page":
+            records = self._records()
+            shapes = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
+            about = ", ".join(shapes) or counted(records.rows, records.unit.removesuffix("s"))
         return in_line(f"<embcli {self._verb}: {about}; print() shows it>")
-
-    def _about(self) -> str:
-        """Return what the data is: its matrices, or its number of rows."""
-        records = self._records()
-        shapes = [f"{name} {records.shape(array)}" for name, array in records.matrices.items()]
-        return ", ".join(shapes) or counted(records.rows, records.unit.removesuffix("s"))
 
     def _records(self) -> Records:
         """Return the result as data; raises MissingDataError for a page that has none."""
@@ -328,7 +326,6 @@ class Result:
         """
         try:
             import pandas
-            import pyarrow  # noqa: F401 - Whoever lacks both is told so at once.
         except ImportError as error:
             cure = "pip install pandas 'embcli[arrow]'"
             raise OutputError(f"to_pandas needs pandas and pyarrow: {cure} ({error})") from None
@@ -363,13 +360,8 @@ class Result:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         records = self._records()
         shown = records.shown or records.one
-        if len(shown) != 1:
-            names = ", ".join(shown or records.matrices) or "none"
-            raise OutputError(
-                f"this result is not one matrix; matrix(name) returns one of these: {names}; "
-                "to_dicts() returns rows"
-            )
-        return self.matrix(shown[0])  # numpy itself converts it to another dtype
+        # numpy itself converts it to another dtype.
+        return self.matrix(shown[0] if len(shown) == 1 else "single matrix")
 
 
 class MatrixOf(property):
@@ -378,6 +370,9 @@ class MatrixOf(property):
     As a property it is not computed for Tab completion. It is read-only; `result.matrix(name)` and
     `numpy.array(result)` can be written to.
     """
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
 
     def __set_name__(self, owner: type[Result], name: str) -> None:
         self._name = name

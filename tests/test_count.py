@@ -335,7 +335,7 @@ def test_a_long_page_leaves_out_rows_in_the_middle(in_process, files):
     assert numbers == (expected if files <= 200 else expected[:100] + expected[-100:])
     total = [line.split()[2] for line in page.splitlines() if line.startswith("total")]
     tokens = embcli.count(lines, lines=True).total.tokens["gpt2"]
-    assert total == [f"{tokens:,}"]
+    assert total == ([f"{tokens:,}"] if files > 1 else [])
     assert ("Left out: 100 rows." in page) == (files == 300)
 
 

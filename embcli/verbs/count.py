@@ -242,6 +242,8 @@ class Counts(Result, verb="count"):
 
         yield title(f"Tokens under {', '.join(self.encodings)}")
         rows = [*self.ends, self.total]
+        if len(rows) == 2 and not self.counting.failures:
+            rows.pop()  # the total of one row is that row
         labels = [Label("file", [row.file or "text" for row in rows], "left", short=True)]
         if self.counting.lines:
             labels.append(_numbers("line", [row.line for row in rows]))

@@ -53,9 +53,9 @@ class WeightMatrix(Result, verb="weights"):
     _columns_chosen: bool
     order: NormOrder | None  # orders all rows of the layer, if the user asked for it
     is_map: bool  # whether the page is a map of the rows
-    token = MatrixOf()  # (n, chosen columns) float32, if it is that layer
-    position = MatrixOf()  # (n, chosen columns) float32
-    head = MatrixOf()  # (n, chosen columns) float32
+    token = MatrixOf("(n, chosen columns) float32, if it is that layer")
+    position = MatrixOf("(n, chosen columns) float32")
+    head = MatrixOf("(n, chosen columns) float32")
 
     @cached_property
     def summary(self) -> Summary:

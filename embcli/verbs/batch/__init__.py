@@ -50,9 +50,9 @@ class Batches(Result, verb="batch"):
     _draws_windows: bool  # whether a page shows where the samples are in the text
     _columns_chosen: bool  # whether the user chose them
 
-    inputs = MatrixOf()  # (N, T) int64: the input IDs of all these samples
-    targets = MatrixOf()  # (N, T) int64: the inputs shifted by one
-    input = MatrixOf()  # (N, T, chosen columns) float32: the input embeddings
+    inputs = MatrixOf("(N, T) int64: the input IDs of all these samples")
+    targets = MatrixOf("(N, T) int64: the inputs shifted by one")
+    input = MatrixOf("(N, T, chosen columns) float32: the input embeddings")
 
     def __post_init__(self) -> None:
         if self._draws_windows and (self.draw or self.style.heat):
@@ -74,7 +74,7 @@ class Batches(Result, verb="batch"):
         has_numbers = self.draw or self.style.heat or self._columns_chosen
         return has_numbers and not self._draws_windows
 
-    def ids(self, samples: np.ndarray) -> np.ndarray:
+    def ids_of(self, samples: np.ndarray) -> np.ndarray:
         """Return the tokens of samples and the next one, (n, T + 1) int64.
 
         `[:, :-1]` are the inputs, `[:, 1:]` the targets.
@@ -100,7 +100,7 @@ class Batches(Result, verb="batch"):
 
     def _token_rows(self, samples: np.ndarray) -> np.ndarray:
         """Return the token rows of samples, (n, T, chosen columns) float32."""
-        ids = self.ids(samples)[:, :-1]
+        ids = self.ids_of(samples)[:, :-1]
         rows = self._draws.layers["token"].rows(ids.ravel()).reshape(*ids.shape, -1)
         return rows[..., self.columns] if self._columns_chosen else rows
 
@@ -151,7 +151,7 @@ class Batches(Result, verb="batch"):
 
     def _values(self, places: np.ndarray, names: Names) -> Columns:
         samples = self.order[places]
-        ids = self.ids(samples)
+        ids = self.ids_of(samples)
         values = {
             "batch": self.first + places // self.windows.batch_size,
             "sample": samples,

@@ -75,13 +75,11 @@ def _heading(batches: Batches) -> str:
     samples = f"{_letter(batches)} = {counted(len(batches.order), 'sample')}"
     length = f"T = {counted(windows.max_length, 'token')}"
     shuffled = ", shuffled" if windows.shuffle else ""
-    which = f"Batch {batches.first:,} of 0 to {batches.count - 1:,}"
+    which = f"Batch {batches.first:,} of {batches.count:,}, counted from 0"
     if batches.count == 1:
         which = "The only batch"
     elif batches.all:
         which = f"All batches ({batches.count:,})"
-    elif not batches.first:
-        which = f"Batch 0, the first of {batches.count:,}"
     return f"{which}: {samples} of {length}, stride {windows.stride:,}{shuffled}"
 
 
@@ -131,7 +129,7 @@ def _table_of_ids(batches: Batches, width: int, few_samples: int) -> RenderResul
     """
     excerpt = Excerpt.ends(_MOST_SAMPLES, len(batches.order))
     samples = batches.order[excerpt.places]
-    ids = batches.ids(samples)  # (n, T + 1)
+    ids = batches.ids_of(samples)  # (n, T + 1)
     labels = _sample_labels(batches, excerpt.places)
     missing = [omission(excerpt, "row")]
 
@@ -252,7 +250,7 @@ def _picture(batches: Batches, most_lines: int) -> Matrix:
     most_samples = max(most_lines // (count + 1), _FEWEST_DRAWN_SAMPLES)
     samples = Excerpt.ends(most_samples, len(batches.order))
     order = batches.order[samples.places]
-    ids = batches.ids(order)
+    ids = batches.ids_of(order)
     rows = batches.embeddings(order)[:, places]  # (samples, count, columns)
 
     position_cells = list(places) * len(order)

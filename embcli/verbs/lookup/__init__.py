@@ -53,10 +53,10 @@ class Lookup(Result, verb="lookup"):
     trace: int | None  # the token whose sum a page writes out
     draw: bool
 
-    token = MatrixOf()  # (n, D) float32
-    position = MatrixOf()  # (n, D) float32
-    input = MatrixOf()  # (n, D) float32, the answer
-    hidden = MatrixOf()  # (n, H) float32, what the first block reads, if that is not the input
+    token = MatrixOf("Token rows, (T, D), or (B, T, D) of a batch, float32")
+    position = MatrixOf("Position rows, (T, D) or (B, T, D) float32")
+    input = MatrixOf("Input embeddings, (T, D) or (B, T, D) float32: token + position")
+    hidden = MatrixOf("What the first block reads, (T, H) float32, if that is not the input")
 
     @property
     def ids(self) -> np.ndarray:

@@ -58,10 +58,10 @@ class PositionTable(Result, verb="positions"):
     _columns_chosen: bool
     is_long: bool  # more positions than a page shows, as nobody chose T or rows
 
-    position = MatrixOf()  # (n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32
-    input = MatrixOf()  # (n, D) float32, a token row with the positions applied to it
-    distance = MatrixOf()  # (n, T) int64
-    similarity = MatrixOf()  # (n, T) float32, dot products or cosines
+    position = MatrixOf("(n, D) rows, (n, D/2) angles or (n, T, D) rows of distances, float32")
+    input = MatrixOf("(n, D) float32, a token row with the positions applied to it")
+    distance = MatrixOf("(n, T) int64")
+    similarity = MatrixOf("(n, T) float32, dot products or cosines")
 
     @property
     def content(self) -> ContentKind:
