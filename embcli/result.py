@@ -40,7 +40,6 @@ from embcli.formats import (
     SUFFIXES,
     VIEWS,
     ContentKind,
-    Format,
     FormatName,
     PageFormat,
     content_of,
@@ -111,9 +110,7 @@ def short_name(path: str) -> str:
     """
     file = Path(path)
     names = [part for part in file.parts if part not in (file.anchor, "..")]
-    if not names:
-        return file.resolve().name
-    return "/".join(names[-2:])
+    return "/".join(names[-2:]) or file.resolve().name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,8 +135,8 @@ class Result:
 
     def _refuse(self, *_: Any) -> Any:
         own = [each for each, kind in vars(type(self)).items() if isinstance(kind, MatrixOf)]
-        parts = ", ".join(f"result.{name}" for name in [*own, "to_dicts()"])
-        raise WrongTypeError(f"a result of {self._verb} is not a list; it has {parts}")
+        parts = ", result.".join([*own, "to_dicts()"])
+        raise WrongTypeError(f"a result of {self._verb} is not a list; it has result.{parts}")
 
     __iter__ = __getitem__ = __len__ = _refuse
 
@@ -195,8 +192,7 @@ class Result:
         With a heading, `styled(slide="Week 2").save("slide.png")` writes a slide of 1920 x 1080.
         Raises InputError for values out of range.
         """
-        style = replace(self.style, **changes)
-        return replace(self, style=style)
+        return replace(self, style=replace(self.style, **changes))
 
     def _view(self) -> RenderableType:
         """Return the page, as the style says."""
@@ -209,10 +205,10 @@ class Result:
         from embcli.page.export import exported
 
         chosen_format(self.content, format, None)
-        page_format = cast("PageFormat", format)
+        style = self.style
         frame = self._frame() if format in PICTURES else None
-        width = self.style.width or 0
-        return exported(self._view(), page_format, width, self.style.theme, self.notes.add, frame)
+        known = cast("PageFormat", format)
+        return exported(self._view(), known, style.width or 0, style.theme, self.notes.add, frame)
 
     def _frame(self) -> Frame:
         """Return what is around the page of a picture."""
@@ -262,7 +258,8 @@ class Result:
         """
         chosen = chosen_format(self.content, format, path)
         write = self._writer(chosen)
-        with explaining_failure(Path(path)), destination(Path(path)) as file:
+        place = Path(path)
+        with explaining_failure(place), destination(place) as file:
             write(file)
 
     def _writer(self, format: FormatName) -> Callable[[BinaryIO], object]:
@@ -419,7 +416,9 @@ def chosen_format(
         except Exception as error:  # An installed package can fail to load in any way.
             raise OutputError(missing_extra(name, extra, error)) from None
     if path is not None:
-        _check_place(path, chosen)
+        if f"/{path}".endswith("/"):  # An empty name stands for a folder, too.
+            raise OutputError(f"{path!r} does not name a file, and {name} is one file")
+        refuse_unwritable(Path(path))
     return chosen.name
 
 
@@ -432,13 +431,6 @@ def _format_of_file(known: Strings, file: Path, default: str) -> str:
         hint = "A browser prints an .html file as PDF." if suffix == ".pdf" else ""
         raise OutputError(wrong, hint, file=str(file), known=", ".join(known))
     return default if default in known else "table"
-
-
-def _check_place(path: str | Path, format: Format) -> None:
-    """Raise OutputError for a path that obviously cannot be written in a format."""
-    if f"/{path}".endswith("/"):  # An empty name stands for a folder, too.
-        raise OutputError(f"{path!r} does not name a file, and {format.name} is one file")
-    refuse_unwritable(Path(path))
 
 
 def refuse_many(shown: Strings | None, format: FormatName) -> None:

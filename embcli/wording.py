@@ -102,15 +102,11 @@ class ByteToken(bytes):
 class Parameter(str):
     """The name of a parameter, as a value of a sentence that is used for several of them."""
 
-    def with_names(self, name_of: Callable[[str], str]) -> str:
-        return name_of(self)
-
 
 # What an option of the command is in Python, if the method that is called does not have it.
 _ELSEWHERE = {
     "vocab": "embcli.seeded(..., vocab={})",
     "context_length": "embcli.seeded(..., context_length={})",
-    "dim": "embcli.seeded(..., dim={})",
     "encoding": "embcli.open(..., encoding={})",
     "ids": "a list of IDs",
 }
@@ -159,7 +155,9 @@ class Sentence:
             if name is None:
                 continue
             value = self.values.get(name, Parameter(name))
-            if isinstance(value, Sentence | Parameter | Elsewhere):
+            if isinstance(value, Parameter):
+                value = name_of(value)
+            elif isinstance(value, Sentence | Elsewhere):
                 value = value.with_names(name_of)
             values[name] = value
         return self.template.format_map(values)

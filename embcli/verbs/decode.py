@@ -34,8 +34,9 @@ def decode_bytes(model: Opened, ids: int | Sequence[int] | np.ndarray) -> bytes:
     Raises InputError for IDs that the encoding does not have.
     """
     if model.encoding is None:
-        wrong = "{encoding} is required: that of these rows is unknown"
-        raise InputError(wrong, encoding=Elsewhere("encoding"))
+        raise InputError(
+            "{encoding} is required: that of these rows is unknown", encoding=Elsewhere("encoding")
+        )
     array = ids_of(ids)
     check_known(array, model.encoding)
     return model.encoding.decode(array)

@@ -219,8 +219,9 @@ class GgufEncoding(VocabularyEncoding):
             "it has the tokens of its rows, but cannot split a text: {why}; "
             "give {ids} or {encoding}"
         )
-        given = {name: Elsewhere(name) for name in ("ids", "encoding")}
-        return self._binary.file_error(Sentence(reason, why=why, **given))
+        return self._binary.file_error(
+            Sentence(reason, why=why, ids=Elsewhere("ids"), encoding=Elsewhere("encoding"))
+        )
 
     @cached_property
     def _tokenizer(self) -> PieceTokenizer:

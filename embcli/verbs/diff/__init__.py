@@ -255,8 +255,11 @@ def vocabulary(model: Opened) -> Vocabulary:
     encoding = model.source.encoding
     name = model.source.origin.name
     if encoding is None:
-        wrong = "the tokens of {name!r} are unknown: give {encoding}"
-        raise InputError(wrong, name=name, encoding=Elsewhere("encoding"))
+        raise InputError(
+            "the tokens of {name!r} are unknown: give {encoding}",
+            name=name,
+            encoding=Elsewhere("encoding"),
+        )
     return Vocabulary(name, encoding)
 
 

@@ -35,7 +35,7 @@ from embcli.result import MatrixOf, Result
 from embcli.seeded_layers.seeded import check_size
 from embcli.selection import Selection, select
 from embcli.text import parse_ids
-from embcli.wording import Elsewhere, Sentence
+from embcli.wording import Sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +197,7 @@ def positions(
     check_number("theta", theta, 1)
     if model_positions.kind == "rotary" and dim % 2:
         raise LayerError(
-            "rotary positions rotate pairs of numbers, and D = {given:,} is odd: {dim} is even",
-            given=dim,
-            dim=Elsewhere("dim", dim + 1),
+            "{dim} must be even, not {given:,}: rotary positions rotate pairs", given=dim
         )
     chosen = select(rows, length, "position")
     # The columns of similarities are other positions.
