@@ -48,7 +48,7 @@ class Opened:
         notes: Notes | None = None,
         **others: object,
     ) -> None:
-        if others or not hasattr(source, "resized"):
+        if not hasattr(source, "resized"):
             raise WrongTypeError("embcli.open(path) and embcli.seeded(vocab, dim) return a model")
         self.source: Source = source
         self.encoding = encoding  # reads texts; None if it is unknown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
+import os
 import pickle
 import re
 import shlex
@@ -421,6 +422,22 @@ def test_what_a_result_does_not_have_is_said_with_what_it_has(model):
     with pytest.raises(embcli.OutputError, match="explain has a page"):
         embcli.explain("one-hot").to_dicts()
     assert not hasattr(embcli.explain("one-hot"), "numpy")
+
+
+def test_a_result_is_true_and_tokens_are_if_there_are_any(model):
+    assert model.lookup("")
+    assert model.tokenize(TEXT)
+    assert not model.tokenize("")
+
+
+def test_help_says_what_a_matrix_of_a_result_is(model):
+    assert "Token rows" in inspect.getdoc(type(model.lookup(TEXT)).token)
+
+
+def test_the_error_of_a_file_is_not_the_reason_of_another(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(embcli.InputError, match=r"^cannot read '[^']*': it is not a regular file$"):
+        embcli.open(tmp_path / "pipe.npy")
 
 
 def test_several_texts_give_the_rows_of_all_their_tokens(model):
