@@ -177,6 +177,7 @@ def test_an_object_is_represented_in_a_line_with_its_shapes(model, files, snapsh
 def test_tokens_are_a_sequence_of_ids_and_a_table(model):
     tokens = model.tokenize(TEXT)
     assert [tokens[place] for place in range(len(tokens))] == tokens.ids.tolist()
+    assert tokens[1:3] == tokens.ids[1:3].tolist()
     assert tokens.to_arrow()["id"].to_pylist() == tokens.ids.tolist()
 
 

@@ -6,7 +6,6 @@ An answer is kept under a hash of all that it may depend on, and of the versions
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -17,7 +16,7 @@ import numpy as np
 import orjson
 
 from embcli.asked.process import NotAskedError, answer, facts_in, why_not
-from embcli.errors import Notes
+from embcli.errors import InputError, Notes
 from embcli.store import Store
 
 _PACKAGES = ("transformers", "tokenizers", "sentencepiece", "protobuf")  # what reads the files
@@ -50,9 +49,13 @@ def kept_answer(
     name = f"{about}-{digest.hexdigest()[:32]}.npy"
     kept = store.read(name, None, np.uint8) if store else None
     if kept is not None:
-        with suppress(ValueError, KeyError, TypeError):  # It may be damaged.
+        try:
             known: Made = _parsed(made, kept.tobytes())
             return known
+        except InputError:  # a kept refusal
+            raise
+        except (ValueError, KeyError, TypeError):
+            pass  # It is damaged.
     if remark:
         notes.add(remark)
     data = orjson.dumps(answer(about, **question))

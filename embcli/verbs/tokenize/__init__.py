@@ -53,8 +53,8 @@ class Tokenization(Result, verb="tokenize"):
     def __iter__(self) -> Iterator[int]:
         return iter(self.tokens.ids.tolist())
 
-    def __getitem__(self, index: int) -> int:
-        return int(self.tokens.ids[index])
+    def __getitem__(self, index: int | slice) -> Any:
+        return self.tokens.ids[index].tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.ids, dtype, copy=copy)
