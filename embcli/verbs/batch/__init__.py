@@ -214,7 +214,11 @@ def batch(
         sliding = replace(sliding, batch_size=samples)
     count = sliding.batches(samples)
     _check_counts(sliding, len(tokens), samples)
-    first = whole_number("index", index or 0, 0, count - 1)
+    first = whole_number("index", index or 0)
+    if first and count == 1:
+        wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
+        raise RangeError(wrong, given=first)
+    whole_number("index", first, 0, count - 1)
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
