@@ -38,6 +38,17 @@ def byte_pairs() -> tokenizers.Tokenizer:
     return made
 
 
+def spaced_letters() -> tokenizers.Tokenizer:
+    """Return a tokenizer like Llama's, which writes spaces as U+2581, and has all bytes."""
+    tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    merges = [("▁", letter) for letter in string.ascii_lowercase]
+    tokens += [*string.ascii_lowercase, "▁", *map("".join, merges)]
+    made = tokenizers.Tokenizer(models.BPE(numbered(tokens), merges, byte_fallback=True))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
+    return made
+
+
 @cases
 def test_a_text_that_comes_back_changed_is_found_whatever_the_cause(make, part, change, count):
     described: dict[str, Any] = json.loads(globals()[make]().to_str())

@@ -36,6 +36,7 @@ _FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
 _ENDS = ("bos", "eos", "eot", "eom")  # special tokens that begin or end a text
 _BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
 _FEW = 0.001  # of the tokens, in which a healthy vocabulary can be odd
+_LEAST_SCORED = 20  # tokens of several characters; fewer can be an example
 
 
 def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -97,6 +98,7 @@ def _problems_of_types(encoding: GgufEncoding) -> _Problems:
     normal = _typed(encoding, NORMAL)
     if not normal:
         yield "all found", _spelled(encoding.words)
+    yield "equal scores", _equally_scored(encoding)
     yield "normal bytes", [word for word in normal if _BYTE_NAME.fullmatch(word)]
     yield "no bytes", [word for word in _typed(encoding, BYTE) if len(word.encode()) < 3]
     try:
@@ -109,6 +111,16 @@ def _problems_of_types(encoding: GgufEncoding) -> _Problems:
         ids["llama.cpp's default eos"] = DEFAULT_IDS["eos"].get(str(encoding.model))
     unfound = np.flatnonzero(~np.isin(encoding.stored_kinds, _FOUND_BY_NAME)).tolist()
     yield "unfound ends", [f"{role} {each}" for role, each in ids.items() if each in unfound]
+
+
+def _equally_scored(encoding: GgufEncoding) -> list[str]:
+    """Return the tokens whose order in a text nothing tells: those of one score, if all have it."""
+    merged = [word for word in _typed(encoding, NORMAL) if len(word) > 1]
+    with suppress(InputError):  # It is another fault of the file.
+        scores = encoding.scores[encoding.stored_kinds == NORMAL]
+        if len(merged) >= _LEAST_SCORED and len({*scores.tolist()}) == 1:
+            return merged
+    return []
 
 
 def _typed(encoding: GgufEncoding, kind: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether texts come back from the tokens that a tokenizer gives them.
+"""Whether texts come back from the tokens that a tokenizer gives them, and get those of words.
 
 The tokenizer itself is asked, with the texts of data/panel.json: so it does not matter which of its
 settings is wrong.
@@ -11,15 +11,19 @@ from functools import cache
 from string import ascii_letters
 from unicodedata import combining, normalize
 
+import numpy as np
+
 from embcli.binary import quoted
 from embcli.encodings import Encoding
 from embcli.encodings.encoding import VocabularyEncoding
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
-from embcli.wording import first_of, load_facts
+from embcli.wording import counted, first_of, load_facts
 
 PANEL: list[str] = load_facts("panel.json")
 _UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
+_MOST_TRIED = 1000  # tokens of a space and a word, of which one text is made
+_LEAST_LOST = 20  # of them; smaller vocabularies can be examples
 
 
 def changed_texts(encoding: Encoding) -> Iterator[str]:
@@ -27,7 +31,8 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
 
     Tokens of bytes spell all of them. WordPiece can have a character only at the beginning of a
     word, so characters are doubled if any letter is found within one. A vocabulary in which hardly
-    a token has capitals needs only small letters, and may lose case.
+    a token has capitals needs only small letters, and may lose case. If all come back, it is said
+    that words lost their tokens.
     """
     is_split_here = isinstance(encoding, HuggingFaceEncoding | VocabularyEncoding)
     # A vocabulary of words may have letters, too, and spells nothing with them.
@@ -62,6 +67,28 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
             changed.append(f"{quoted(text)} as {quoted(restored(text))}")
     if changed:
         yield f"{len(changed)} of {len(PANEL)} texts came back changed: {first_of(changed, 2)}"
+    else:
+        yield from _lost_words(encoding)
+
+
+def _lost_words(encoding: Encoding) -> Iterator[str]:
+    """Yield in words that most tokens of a space and a word are not used for a text of them.
+
+    Other tokens can spell such a text, so it comes back unchanged. Tokenizers of real models use
+    all of these tokens; one that lost its normalizer or its pre-tokenizer uses none.
+    """
+    words = {}
+    for token_id in range(encoding.vocabulary_size):
+        token = (encoding.token_bytes(token_id) or b"").decode(errors="ignore")
+        if token[:1] == " " and token[1:].isalpha():
+            words[token_id] = token
+    tried = [*words][:: len(words) // _MOST_TRIED + 1]
+    used = encoding.encode("a" + "".join(map(words.__getitem__, tried)))
+    lost = np.setdiff1d(tried, used).tolist()
+    if len(lost) >= max(_LEAST_LOST, len(tried) / 2):
+        share = f"{len(lost):,} of {counted(len(tried), 'token')}"
+        names = first_of([quoted(words[token_id]) for token_id in lost], 3)
+        yield f"{share} with a space before a word are not used for a text that has them: {names}"
 
 
 def _kept(text: str, is_cased: bool) -> tuple[str, bool]:
