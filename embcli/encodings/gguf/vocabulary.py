@@ -103,7 +103,7 @@ class GgufEncoding(VocabularyEncoding):
     @property
     def faults(self) -> Iterator[str]:  # type: ignore[override]
         try:
-            _ = self.scores
+            _ = self._scores
         except InputError as error:
             yield str(error)
 
@@ -226,7 +226,7 @@ class GgufEncoding(VocabularyEncoding):
         if self._split_error is not None:
             raise self._split_error
         if self.model == "llama":
-            scores = dict(zip(self.words, self.scores.tolist(), strict=True))
+            scores = dict(zip(self.words, self._scores.tolist(), strict=True))
             return ScoredPairs(self._ids, scores, self.unknown_id, self.adds_space)
         if self.model == "bert":
             lowers = self._flag("normalizer.lowercase", True)
@@ -240,12 +240,12 @@ class GgufEncoding(VocabularyEncoding):
         for package in ("tokenizers", "sentencepiece.sentencepiece_model_pb2"):
             import_package(self.path, package, "a tokenizer of the kind t5")
         kinds = self.stored_kinds
-        scores = np.where(kinds == USER_DEFINED, 0.0, self.scores).tolist()
+        scores = np.where(kinds == USER_DEFINED, 0.0, self._scores).tolist()
         tokens = {}
         for token_id in np.flatnonzero(np.isin(kinds, (NORMAL, USER_DEFINED, UNUSED))).tolist():
             word = self.words[token_id].decode(errors="replace")
             tokens[word] = (token_id, scores[token_id])
-        worst = float(self.scores[kinds == NORMAL].min(initial=0))
+        worst = float(self._scores[kinds == NORMAL].min(initial=0))
 
         stored = self.array("precompiled_charsmap")
         charsmap = b"" if stored is None else np.asarray(stored).tobytes()
@@ -288,7 +288,7 @@ class GgufEncoding(VocabularyEncoding):
         return stored if isinstance(stored, list) else None
 
     @cached_property
-    def scores(self) -> np.ndarray:
+    def _scores(self) -> np.ndarray:
         """The scores of the tokens, (V,); zeros if the file has none."""
         stored = self.array("scores")
         if stored is None:

@@ -98,7 +98,10 @@ def _problems_of_types(encoding: GgufEncoding) -> _Problems:
     normal = _typed(encoding, NORMAL)
     if not normal:
         yield "all found", _spelled(encoding.words)
-    yield "equal scores", _equally_scored(encoding)
+    scores = np.unique(np.asarray(encoding.array("scores")))  # special tokens can have another
+    merged = [word for word in normal if len(word) > 1]
+    if len(scores) <= 2 and len(merged) >= _LEAST_SCORED:
+        yield "equal scores", merged
     yield "normal bytes", [word for word in normal if _BYTE_NAME.fullmatch(word)]
     yield "no bytes", [word for word in _typed(encoding, BYTE) if len(word.encode()) < 3]
     try:
@@ -111,16 +114,6 @@ def _problems_of_types(encoding: GgufEncoding) -> _Problems:
         ids["llama.cpp's default eos"] = DEFAULT_IDS["eos"].get(str(encoding.model))
     unfound = np.flatnonzero(~np.isin(encoding.stored_kinds, _FOUND_BY_NAME)).tolist()
     yield "unfound ends", [f"{role} {each}" for role, each in ids.items() if each in unfound]
-
-
-def _equally_scored(encoding: GgufEncoding) -> list[str]:
-    """Return the tokens whose order in a text nothing tells: those of one score, if all have it."""
-    merged = [word for word in _typed(encoding, NORMAL) if len(word) > 1]
-    with suppress(InputError):  # It is another fault of the file.
-        scores = encoding.scores[encoding.stored_kinds == NORMAL]
-        if len(merged) >= _LEAST_SCORED and len({*scores.tolist()}) == 1:
-            return merged
-    return []
 
 
 def _typed(encoding: GgufEncoding, kind: int) -> list[str]:

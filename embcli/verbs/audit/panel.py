@@ -11,19 +11,17 @@ from functools import cache
 from string import ascii_letters
 from unicodedata import combining, normalize
 
-import numpy as np
-
 from embcli.binary import quoted
 from embcli.encodings import Encoding
 from embcli.encodings.encoding import VocabularyEncoding
 from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
-from embcli.wording import counted, first_of, load_facts
+from embcli.wording import first_of, load_facts
 
 PANEL: list[str] = load_facts("panel.json")
 _UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
-_MOST_TRIED = 1000  # tokens of a space and a word, of which one text is made
-_LEAST_LOST = 20  # of them; smaller vocabularies can be examples
+_MOST_TOKENS = 10_000  # of a vocabulary that are looked at
+_LEAST_LOST = 20  # tokens of words; smaller vocabularies can be examples
 
 
 def changed_texts(encoding: Encoding) -> Iterator[str]:
@@ -55,9 +53,10 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
         yield str(error)
         return
     times = 1 if known.isdisjoint(2 * letter for letter in ascii_letters) else 2
-    ids = range(0, encoding.vocabulary_size, 10)
+    size = encoding.vocabulary_size
+    ids = range(0, size, size // _MOST_TOKENS + 1)
     tokens = [encoding.token_bytes(token_id) or b"" for token_id in ids]
-    is_cased = 10 * len([each for each in tokens if each != each.lower()]) > len(tokens)
+    is_cased = 8 * len([each for each in tokens if each != each.lower()]) > len(tokens)
     changed = []
     for text in PANEL:
         spelling = text if is_cased else text.lower()
@@ -68,27 +67,23 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
     if changed:
         yield f"{len(changed)} of {len(PANEL)} texts came back changed: {first_of(changed, 2)}"
     else:
-        yield from _lost_words(encoding)
+        yield from _lost_words(encoding, tokens)
 
 
-def _lost_words(encoding: Encoding) -> Iterator[str]:
+def _lost_words(encoding: Encoding, tokens: list[bytes]) -> Iterator[str]:
     """Yield in words that most tokens of a space and a word are not used for a text of them.
 
     Other tokens can spell such a text, so it comes back unchanged. Tokenizers of real models use
     all of these tokens; one that lost its normalizer or its pre-tokenizer uses none.
     """
-    words = {}
-    for token_id in range(encoding.vocabulary_size):
-        token = (encoding.token_bytes(token_id) or b"").decode(errors="ignore")
-        if token[:1] == " " and token[1:].isalpha():
-            words[token_id] = token
-    tried = [*words][:: len(words) // _MOST_TRIED + 1]
-    used = encoding.encode("a" + "".join(map(words.__getitem__, tried)))
-    lost = np.setdiff1d(tried, used).tolist()
-    if len(lost) >= max(_LEAST_LOST, len(tried) / 2):
-        share = f"{len(lost):,} of {counted(len(tried), 'token')}"
-        names = first_of([quoted(words[token_id]) for token_id in lost], 3)
-        yield f"{share} with a space before a word are not used for a text that has them: {names}"
+    words = sorted(token for token in tokens if token[:1] == b" " and token[1:].isalpha())
+    ids = encoding.encode("a" + b"".join(words).decode())
+    used = {*map(encoding.token_bytes, ids.tolist())}
+    lost = [word.decode() for word in words if word not in used]
+    if len(lost) >= max(_LEAST_LOST, len(words) / 2):
+        share = f"{len(lost):,} of {len(words):,} tokens"
+        names = first_of(map(quoted, lost), 3)
+        yield f"{share} of a space and a word are not used for a text that has them: {names}"
 
 
 def _kept(text: str, is_cased: bool) -> tuple[str, bool]:
