@@ -138,6 +138,16 @@ def test_added_rows_like_those_without_a_token_look_untrained(old_rows, kind, le
     assert found(audit, kind) == [(level, (*NEW,))]
 
 
+@cases
+def test_rare_words_in_the_direction_of_rows_without_a_token_hide_no_added_one(rare, is_told):
+    matrix = trained(WORDS + 4 + 20)
+    rows = [*range(rare), *range(WORDS, len(matrix))]
+    matrix[rows] = 0.1 * normal(len(rows), DIM, 3) + normal(1, DIM, 4)
+    audit = audited(matrix, words_with_names())
+    expected = [("finding", (*NEW,))] if is_told else []
+    assert found(audit, "untrained") == expected
+
+
 def test_the_mean_of_the_pieces_of_a_name_is_a_remark():
     words = [*"abcdefgh", *(f"w{number}" for number in range(WORDS - 8))]
     tokenizer = Tokenizer(models.BPE(numbered(words), []))

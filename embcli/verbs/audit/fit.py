@@ -41,6 +41,7 @@ _LONGEST = {
     "sentence_bert_config.json": "max_seq_length",
 }
 _NO_LENGTH = 10**20  # what transformers takes for no length, at least
+_MOST_PADDING = 127  # rows up to a multiple of 128; large models have up to a twentieth
 # Tokens that stand for what a model sees or hears: it looks for their IDs in a text.
 _STAND_INS = ("image", "video", "audio")
 # How the names of classes end that write text.
@@ -173,6 +174,14 @@ def check_vocab_size(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if files.tokens is not None:
         text += f", tokens {files.tokens:,}"
     yield _misfit(text)
+
+
+def check_padding(checkpoint: Checkpoint, files: ModelFiles) -> Found:
+    """Check that rows after the last token are as few as those of models: those are padding."""
+    padding = files.rows - (files.tokens or files.rows)
+    if padding > max(_MOST_PADDING, files.rows / 20):
+        text = f"{padding:,} of {files.rows:,} rows are after the last token, too many for padding"
+        yield _misfit(f"{text}: the tokenizer may be another model's")
 
 
 def check_head(checkpoint: Checkpoint, files: ModelFiles) -> Found:
