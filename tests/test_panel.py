@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
 from embcli.verbs.audit.panel import changed_texts
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.files.made import numbered
 
 
@@ -40,13 +40,7 @@ def byte_pairs() -> tokenizers.Tokenizer:
 
 def spaced_letters() -> tokenizers.Tokenizer:
     """Return a tokenizer like Llama's, which writes spaces as U+2581, and has all bytes."""
-    tokens = [f"<0x{byte:02X}>" for byte in range(256)]
-    merges = [("▁", letter) for letter in string.ascii_lowercase]
-    tokens += [*string.ascii_lowercase, "▁", *map("".join, merges)]
-    made = tokenizers.Tokenizer(models.BPE(numbered(tokens), merges, byte_fallback=True))
-    made.normalizer = normalizers.Replace(" ", "▁")
-    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
-    return made
+    return tokenizers.Tokenizer.from_str(json.dumps(data(__name__)["spaced letters"]))
 
 
 @cases

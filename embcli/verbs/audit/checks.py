@@ -24,7 +24,6 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     fit.check_tokenizer,
     fit.check_config,
     fit.check_vocab_size,
-    fit.check_padding,
     fit.check_head,
     fit.check_special_ids,
     fit.check_end,

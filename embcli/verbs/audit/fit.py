@@ -49,7 +49,7 @@ _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
 
 def check_sizes(files: ModelFiles) -> Found:
-    """Check that each token has a row; rows after the last token are padding."""
+    """Check that each token has a row; rows after the last token are padding, if they are few."""
     tokens = files.tokens
     if tokens is None:
         return
@@ -62,6 +62,9 @@ def check_sizes(files: ModelFiles) -> Found:
     elif padding:
         text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
         yield Finding("remark", "padding", padding, text)
+    if files.checkpoint and padding > max(_MOST_PADDING, files.rows / 20):
+        text = f"{padding:,} of {files.rows:,} rows are after the last token, too many for padding"
+        yield _misfit(f"{text}: the tokenizer may be another model's")
 
 
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -174,14 +177,6 @@ def check_vocab_size(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if files.tokens is not None:
         text += f", tokens {files.tokens:,}"
     yield _misfit(text)
-
-
-def check_padding(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that rows after the last token are as few as those of models: those are padding."""
-    padding = files.rows - (files.tokens or files.rows)
-    if padding > max(_MOST_PADDING, files.rows / 20):
-        text = f"{padding:,} of {files.rows:,} rows are after the last token, too many for padding"
-        yield _misfit(f"{text}: the tokenizer may be another model's")
 
 
 def check_head(checkpoint: Checkpoint, files: ModelFiles) -> Found:
