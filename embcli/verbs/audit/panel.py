@@ -76,14 +76,12 @@ def _lost_words(encoding: Encoding, tokens: list[bytes]) -> Iterator[str]:
     Other tokens can spell such a text, so it comes back unchanged. Tokenizers of real models use
     all of these tokens; one that lost its normalizer or its pre-tokenizer uses none.
     """
-    words = sorted(token for token in tokens if token[:1] == b" " and token[1:].isalpha())
-    ids = encoding.encode("a" + b"".join(words).decode())
-    used = {*map(encoding.token_bytes, ids.tolist())}
-    lost = [word.decode() for word in words if word not in used]
+    words = {token for token in tokens if token[:1] == b" " and token[1:].isalpha()}
+    ids = encoding.encode("a" + b"".join(sorted(words)).decode())
+    lost = sorted(words - {*map(encoding.token_bytes, ids.tolist())})
     if len(lost) >= max(_LEAST_LOST, len(words) / 2):
-        share = f"{len(lost):,} of {len(words):,} tokens"
-        names = first_of(map(quoted, lost), 3)
-        yield f"{share} of a space and a word are not used for a text that has them: {names}"
+        share = f"{len(lost):,} of {len(words):,} tokens of a space and a word"
+        yield f"{share} are not used for a text that has them, such as {lost[0].decode()!r}"
 
 
 def _kept(text: str, is_cased: bool) -> tuple[str, bool]:
