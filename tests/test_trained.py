@@ -185,8 +185,9 @@ def test_a_matrix_as_initialised_is_a_finding_in_a_file_that_is_large_enough():
     assert found(audited(trained()), "initial") == []
 
     Path("m/config.json").unlink()
+    assert found(embcli.open("m").audit(), "initial") == []
     save_file({"wte.weight": drawn}, "m/model.safetensors")
-    assert embcli.open("m").audit().is_sound
+    assert found(embcli.open("m").audit(), "initial") == [("finding", (*range(WORDS),))]
 
 
 def test_only_a_head_as_initialised_is_named():

@@ -33,7 +33,7 @@ from embcli.verbs.audit.finding import (
 )
 from embcli.verbs.audit.panel import changed_texts
 from embcli.verbs.audit.trained import as_initialised
-from embcli.wording import counted, first_of, load_facts
+from embcli.wording import counted, load_facts
 
 # Where files state the number of tokens to which a text is cut.
 _LONGEST = {
@@ -283,14 +283,10 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that no word of word vectors has several rows."""
     words = checkpoint.tensors.own_words()
-    if not isinstance(words, OwnWords):
-        return
-    counts = Counter(map(words.token_bytes, range(words.vocabulary_size)))
-    repeated = [word for word, count in counts.items() if word and count > 1]
-    if repeated:
-        names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
-        text = (
-            f"{counted(len(repeated), 'word')} with several rows, "
-            f"of which a text gets the first: {first_of(names, 5)}"
-        )
-        yield Finding("remark", "fit", len(repeated), text)
+    if isinstance(words, OwnWords):
+        counts = Counter(filter(None, map(words.token_bytes, range(words.vocabulary_size))))
+        repeated = counts.total() - len(counts)
+        if repeated:
+            word = quoted(counts.most_common(1)[0][0].decode("utf-8", "replace"))
+            text = f"{counted(repeated, 'row')} of words that have an earlier one, such as {word}"
+            yield Finding("remark", "fit", repeated, text)

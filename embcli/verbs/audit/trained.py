@@ -32,7 +32,7 @@ _TRACES: dict[Trace, str] = {
     "pieces": "the means of the pieces of their names",
     "length": "as long as rows that a model draws",
     "ordinary": "the mean of all rows",
-    "unused": "like rows without a token, as no row of an older token is",
+    "unused": "like rows without a token, as hardly a row of older tokens is",
 }
 
 
@@ -78,16 +78,17 @@ def as_initialised(
 ) -> Found:
     """Yield the rows of a matrix that are as they were initialised.
 
-    A model without a config.json, unless it is a GGUF file, or a small file, can be drawn as an
-    example.
+    A small file can be drawn as an example, and so can a run of rows of a file without a
+    config.json, unless it is a GGUF file.
     """
     values = 0
     with suppress(InputError):  # An index names what its file lacks.
         values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
     has_settings = checkpoint.roles.config or checkpoint.tensors.format == "GGUF"
-    if values < _LEAST_VALUES or not has_settings:
-        return
     for rows in found:
+        is_run = rows.margin != ""
+        if values < _LEAST_VALUES or (is_run and not has_settings):
+            continue
         ids = np.arange(rows.first, rows.stop)
         text = (
             f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "
