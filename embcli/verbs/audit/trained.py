@@ -12,7 +12,7 @@ from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import Fault, TokenLayer
 from embcli.verbs.audit.added import Trace
-from embcli.verbs.audit.distribution import MOST_MARGIN, Initial
+from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, of_rows, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import TIMES, outliers
@@ -55,18 +55,12 @@ def check_untrained(matrix: MatrixAudit) -> Found:
 def check_initial(matrix: MatrixAudit) -> Found:
     """Check that the rows of a model are not as they were initialised.
 
-    It is only a remark if they are those of tokens of one byte, which a text need not have.
+    A text need not have any of the tokens of one byte, so runs of these are not told.
     """
-    files = matrix.files
-    if files.checkpoint is None:
-        return
-    where = matrix.in_words
-    for found in as_initialised(files.checkpoint, matrix.initial, where, "initial", matrix.name):
-        others = np.setdiff1d(found.ids, files.byte_tokens)
-        if len(others) <= MOST_MARGIN < found.rows:
-            yield found._replace(level="remark", text=f"byte tokens, {found.text}")
-        else:
-            yield found
+    checkpoint = matrix.files.checkpoint
+    if checkpoint is not None:
+        where = matrix.in_words
+        yield from as_initialised(checkpoint, matrix.initial, where, "initial", matrix.name)
 
 
 def as_initialised(
