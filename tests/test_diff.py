@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -237,6 +238,20 @@ def test_rows_that_differ_in_the_sign_of_a_zero_are_equal_in_an_audit_too():
     np.save("zeros.npy", np.float32([[1, 0.0], [1, -0.0], [2, 1]]))
     (matrix,) = embcli.open("zeros.npy").audit().matrices
     assert matrix.scan.equal == ((0, 1),)
+
+
+@cases
+def test_settings_of_two_models_that_differ_are_named(changed, rules):
+    settings = data(__name__)["settings"]
+    for folder, more in (("base", {}), ("tuned", changed)):
+        Path(folder).mkdir()
+        Path(folder, "config.json").write_text(json.dumps(settings | more))
+        saved(f"{folder}/model.safetensors", vectors())
+    assert compared("base", "tuned").rules == tuple(rules)
+
+    tensors = {"wte.weight": torch.ones(ROWS, DIM), "norm.weight": torch.ones(DIM)}
+    save_file(tensors, "tuned/model.safetensors")
+    assert compared("base", "tuned").rules == (*rules, "1 tensor in BASE, 2 in TUNED")
 
 
 # --- vocabularies ---------------------------------------------------------------------------------

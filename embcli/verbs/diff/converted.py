@@ -17,7 +17,7 @@ from embcli.files.families import CHANGED_FOR_GGUF
 from embcli.files.special_ids import special_ids
 from embcli.layer import Source
 from embcli.verbs.diff.tokens import other_ids
-from embcli.wording import load_facts
+from embcli.wording import counted, load_facts
 
 _SAMPLE = load_facts("llama_cpp.json")["sample"]  # a text that pre-tokenizers split differently
 _NUMBERS = {int, float, bool}
@@ -85,17 +85,18 @@ def other_settings(base: Source, tuned: Source) -> Iterator[str]:
     ours = {**base.roles.settings.values, **base.positions}
     theirs = {**tuned.roles.settings.values, **tuned.positions}
     ignored = _WITHOUT_EFFECT
-    if Converted.of(base, tuned) is not None:
-        ignored = ignored + CHANGED_FOR_GGUF.get(str(ours.get("model_type")), [])
+    converted = Converted.of(base, tuned)
+    if converted is not None:
+        ignored = ignored + CHANGED_FOR_GGUF.get(str(converted.model.config.get("model_type")), [])
     for name, value in ours.items():
         other = theirs.get(name, value)
         is_told = name not in ignored and {type(value), type(other)} <= _NUMBERS
         with suppress(OverflowError):  # No float is as large as that whole number.
             if is_told and not isclose(value, other, rel_tol=1e-6):
                 yield f"{name} {json.dumps(value)} in BASE, {json.dumps(other)} in TUNED"
-    sizes = (len(base.tensors), len(tuned.tensors))
-    if base.config and tuned.config and sizes[0] != sizes[1]:
-        yield f"{sizes[0]:,} tensors in BASE, {sizes[1]:,} in TUNED"
-    given = [[*templates(source.tensors)] for source in (base, tuned)]
-    if given[0] != given[1] and {*given[0]}.isdisjoint(given[1]):
+    if base.config and tuned.config and len(base.tensors) != len(tuned.tensors):
+        yield f"{counted(len(base.tensors), 'tensor')} in BASE, {len(tuned.tensors):,} in TUNED"
+    given = {*templates(base.tensors)}
+    others = {*templates(tuned.tensors)}
+    if given != others and given.isdisjoint(others):
         yield "the chat template"
