@@ -71,7 +71,6 @@ GEMMA4 = of_pieces(
 GEMMA4.kinds[GEMMA4.tokens.index("  ")] = USER_DEFINED
 GPT2 = of_letters("gpt2", "gpt-2")
 NAME_OF_A_BYTE = ["<0", "<0x", "<0x0", "<0x0A", "<0x0A>"]  # as merges make it
-PAIRS = [left + right for left in "abcde" for right in "abcde"]  # The last are merged first.
 
 HEALTHY = {
     "gpt2": GPT2,
@@ -94,12 +93,6 @@ HEALTHY = {
     "gemma4": GEMMA4,
     "llama": LLAMA,
     "llama, scores": replace(LLAMA, keys=LLAMA.keys | {"scores": [0.5] * 264}),
-    "llama, pairs": of_pieces(
-        "llama",
-        ["<unk>", "<s>", "</s>"],
-        *("▁", *"abcde", *PAIRS),
-        scores=[float(place) for place in range(290)],
-    ),
     "bert": of_words(),
     "t5": of_pieces("t5", ["<pad>", "</s>", "<unk>"], "▁the"),
     "rwkv": Vocabulary(
@@ -163,9 +156,6 @@ SILENT["all user-defined"] = Fault(
     word="is typed NORMAL",
     text="hé",
 )
-for _name, _scores in {"no scores": None, "equal scores": [-1000.0] * 290}.items():
-    _keys = {"scores": _scores}
-    SILENT[_name] = Fault("llama, pairs", _keys, word="have one score, .*: 'aa'", text="abc")
 FAULTS = REFUSED | WARNED | SILENT
 
 
