@@ -72,16 +72,17 @@ def as_initialised(
 ) -> Found:
     """Yield the rows of a matrix that are as they were initialised.
 
-    A small file can be drawn as an example, and so can a run of rows of a file without a
-    config.json, unless it is a GGUF file.
+    A small file can be drawn as an example, and so can an array, or a run of rows in a file without
+    a config.json, unless it is a GGUF file.
     """
     values = 0
     with suppress(InputError):  # An index names what its file lacks.
         values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
-    has_settings = checkpoint.roles.config or checkpoint.tensors.format == "GGUF"
+    form = checkpoint.tensors.format
+    has_settings = checkpoint.roles.config or form == "GGUF"
     for rows in found:
-        is_run = rows.margin != ""
-        if values < _LEAST_VALUES or (is_run and not has_settings):
+        is_whole_model = not rows.margin and form in ("safetensors", "PyTorch")
+        if values < _LEAST_VALUES or not (has_settings or is_whole_model):
             continue
         ids = np.arange(rows.first, rows.stop)
         text = (
