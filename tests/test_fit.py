@@ -398,7 +398,7 @@ def test_a_file_without_what_the_first_block_needs_is_not_sound(missing):
     write_bert(tensors)
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
-    assert "is a 'bert' model, and it has no" in audit.findings[1].text
+    assert "is a 'bert' model, and it has no" in audit.findings[0].text
 
 
 def test_a_tokenizer_that_cannot_be_read_is_a_finding():

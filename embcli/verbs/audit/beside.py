@@ -122,7 +122,7 @@ def _rules_of(path: Path, ids: Container[str]) -> Rules:
     Converters of a tokenizer.model give reserved tokens other names, so only known ones count.
     """
     # There need not be one, and of the kind that its name says.
-    with suppress(InputError, AttributeError, KeyError, TypeError, ValueError):
+    with suppress(Exception):
         if path.name == "added_tokens.json":
             return {"vocab": sibling_json(path, path.name)}
         if path.name == "tokenizer_config.json":
