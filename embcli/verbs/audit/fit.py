@@ -61,8 +61,10 @@ def check_sizes(files: ModelFiles) -> Found:
         text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
         yield Finding("remark", "padding", padding, text)
     if files.checkpoint and padding > max(_MOST_PADDING, files.rows / 20):
-        text = f"{padding:,} of {files.rows:,} rows are after the last token, too many for padding"
-        yield _misfit(f"{text}: the tokenizer may be another model's")
+        yield _misfit(
+            f"{padding:,} of {files.rows:,} rows are after the last token, too many for padding: "
+            "the tokenizer may be another model's"
+        )
 
 
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:

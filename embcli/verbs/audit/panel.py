@@ -21,7 +21,7 @@ from embcli.wording import first_of, load_facts
 PANEL: list[str] = load_facts("panel.json")
 _UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
 _MOST_TOKENS = 10_000  # of a vocabulary that are looked at
-_LEAST_LOST = 20  # tokens of words; smaller vocabularies can be examples
+_LEAST_WORDS = 20  # tokens of a space and a word; smaller vocabularies can be examples
 
 
 def changed_texts(encoding: Encoding) -> Iterator[str]:
@@ -79,9 +79,11 @@ def _lost_words(encoding: Encoding, tokens: list[bytes]) -> Iterator[str]:
     words = {token for token in tokens if token[:1] == b" " and token[1:].isalpha()}
     ids = encoding.encode("a" + b"".join(sorted(words)).decode())
     lost = sorted(words - {*map(encoding.token_bytes, ids.tolist())})
-    if len(lost) >= max(_LEAST_LOST, len(words) / 2):
-        share = f"{len(lost):,} of {len(words):,} tokens of a space and a word"
-        yield f"{share} are not used for a text that has them, such as {lost[0].decode()!r}"
+    if 2 * len(lost) > len(words) >= _LEAST_WORDS:
+        yield (
+            f"{len(lost):,} of {len(words):,} tokens of a space and a word are not used for a text "
+            f"that has them, such as {lost[0].decode()!r}"
+        )
 
 
 def _kept(text: str, is_cased: bool) -> tuple[str, bool]:
