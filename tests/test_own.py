@@ -81,14 +81,6 @@ def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
     assert tokens(in_process, glove, "--encoding", "tokenizer.json") == [*"abcdefgh"]
 
 
-def test_words_with_several_rows_are_a_remark(glove):
-    _, finding = embcli.open(glove).audit().findings
-    assert finding.level == "remark"
-    assert finding.rows == 1
-    assert "'king'" in finding.text
-    assert "queen" not in finding.text
-
-
 @given(st.lists(st.text("ab", max_size=4), max_size=200))
 @example(["ab", "", "bb", "ab", "aab", "abb", "b"])
 def test_words_are_found_by_their_first_ids(words):

@@ -174,6 +174,7 @@ def test_a_matrix_as_initialised_is_a_finding_in_a_file_that_is_large_enough():
     assert found(audited(drawn[:150]), "initial") == []
     assert found(audited(drawn[:150], other=trained()), "initial") != []
     assert found(audited(trained()), "initial") == []
+    assert found(audited(np.concatenate([drawn, trained()])), "initial") != []
 
     Path("m/config.json").unlink()
     assert found(embcli.open("m").audit(), "initial") == []
