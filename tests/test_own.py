@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
-import embcli
 from embcli import encodings
 from embcli.encodings.encoding import OwnWords
 from embcli.files import open_tensors
