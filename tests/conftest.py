@@ -112,6 +112,7 @@ def made_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text("Every effort moves you, and so on. " * 400)
 
     token = np.random.default_rng(3).standard_normal((50257, 8), np.float32)  # as many as GPT-2
+    token += np.float32(0.5)  # Columns of trained matrices have means.
     tuned = token[:9000].copy()
     tuned[262] += np.float32(0.1)
     np.save(folder / "base.npy", token[:9000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -239,15 +240,18 @@ def test_rows_that_differ_in_the_sign_of_a_zero_are_equal_in_an_audit_too():
     assert matrix.scan.equal == ((0, 1),)
 
 
-def test_very_large_and_very_small_rows_have_distances():
-    base = np.array([[1e200, 0], [1e-200, 0], [3e300, 0], [1, 1]])
-    tuned = np.array([[0, 1e200], [0, 1e-200], [0, 4e300], [1, 1]])
+@cases
+def test_settings_of_two_models_that_differ_are_named(changed, rules):
+    settings = data(__name__)["settings"]
+    for folder, more in (("base", {}), ("tuned", changed)):
+        Path(folder).mkdir()
+        Path(folder, "config.json").write_text(json.dumps(settings | more))
+        saved(f"{folder}/model.safetensors", vectors())
+    assert compared("base", "tuned").rules == tuple(rules)
 
-    found = compared_arrays(base, tuned)
-
-    assert found.cosine_distances == pytest.approx([1, 1, 1, 0])
-    assert found.distances == pytest.approx([2**0.5 * 1e200, 2**0.5 * 1e-200, 5e300, 0])
-    assert found.equal.tolist() == [False, False, False, True]
+    tensors = {"wte.weight": torch.ones(ROWS, DIM), "norm.weight": torch.ones(DIM)}
+    save_file(tensors, "tuned/model.safetensors")
+    assert compared("base", "tuned").rules == (*rules, "1 tensor in BASE, 2 in TUNED")
 
 
 # --- vocabularies ---------------------------------------------------------------------------------

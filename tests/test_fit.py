@@ -113,6 +113,23 @@ def test_other_tensors_are_finite_and_not_zero_where_their_like_are_not(name, va
     assert all(name in finding.text for finding in audit.findings if finding.level != "remark")
 
 
+@pytest.mark.parametrize(("tokens", "padding"), [(TOKENS, 127), (3000, 150)])
+def test_more_rows_after_the_last_token_than_models_have_are_a_finding(tokens, padding):
+    save_words("m/tokenizer.json", [f"w{place}" for place in range(tokens)])
+    for size in (tokens + padding, tokens + padding + 9):
+        write_json("config.json", **config(vocab_size=size))
+        write_tensors(token=vectors(1, size), head=vectors(2, size))
+        texts = [text for text in misfits() if "too many for padding" in text]
+        assert len(texts) == (size > tokens + padding)
+
+
+@cases
+def test_files_that_give_an_added_token_another_id_are_a_finding(name, content, differs):
+    write_json(name, **content)
+    text = f"{name} and tokenizer.json, which is read, differ in '<pad>'"
+    assert misfits() == ([text] if differs else [])
+
+
 @cases
 def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
@@ -381,7 +398,7 @@ def test_a_file_without_what_the_first_block_needs_is_not_sound(missing):
     write_bert(tensors)
     audit = audited()
     assert audit.kinds("finding") == ("fit",)
-    assert "is a 'bert' model, and it has no" in audit.findings[1].text
+    assert "is a 'bert' model, and it has no" in audit.findings[0].text
 
 
 def test_a_tokenizer_that_cannot_be_read_is_a_finding():

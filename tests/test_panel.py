@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from embcli import encodings
 from embcli.verbs.audit.panel import changed_texts
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.files.made import numbered
 
 
@@ -36,6 +36,11 @@ def byte_pairs() -> tokenizers.Tokenizer:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     return made
+
+
+def spaced_letters() -> tokenizers.Tokenizer:
+    """Return a tokenizer like Llama's, which writes spaces as U+2581, and has all bytes."""
+    return tokenizers.Tokenizer.from_str(json.dumps(data(__name__)["spaced letters"]))
 
 
 @cases

@@ -13,7 +13,7 @@ from itertools import takewhile
 import numpy as np
 
 from embcli.binary import JsonObject, quoted
-from embcli.encodings.encoding import OwnWords
+from embcli.encodings.encoding import OwnWords, sibling_json
 from embcli.errors import InputError
 from embcli.files.families import (
     NAMES,
@@ -27,7 +27,7 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.files.text_model import name_parts, text_model_of
 from embcli.hub.local import PART_WITH_INDEX
 from embcli.recipe import AddPosition, AddType, Project
-from embcli.wording import Sentence
+from embcli.wording import Sentence, first_of
 
 COMPARED = 1 << 26  # the most bytes of two matrices that are compared
 _MOST_EQUAL = 32  # tensors that are compared; more are of no one matrix
@@ -161,9 +161,11 @@ class Roles:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
         if self.adapter:
+            stated = sibling_json(tensors.path, "adapter_config.json")
+            base = stated.get("base_model_name_or_path", "the one that it was trained on")
             raise tensors.file_error(
                 f"{self.adapter}, and no tensor has the name of a token matrix",
-                "Merge it into its base model before saving: merge_and_unload of PEFT",
+                f"Name its base model ({base!s:.80}), or the two merged: merge_and_unload of PEFT",
             )
         for empty in self._named("token", lambda tensor: 0 in tensor.shape):
             raise tensors.file_error(
@@ -296,24 +298,20 @@ class Roles:
         return 0
 
 
-# What an adapter of PEFT changes, by patterns of its tensors' names.
-_CHANGED = {
-    r"\b(?:lora_embedding|trainable_tokens)_": "the token matrix",
-    r"head\.lora_": "the output head",
-}
+# The module that a tensor of an adapter changes, in its name.
+_CHANGED = re.compile(r"(\w+)\.(?:token_adapter\.)?(?:lora|trainable_tokens)_")
 
 
 def _adapter_in_words(names: Iterable[str]) -> str:
-    """Return what an adapter of PEFT changes of the two matrices; empty for another file."""
+    """Return what an adapter of PEFT changes; empty for another file."""
     listed = "\n".join(names)
     base_layers = ""
     if ".base_layer." in listed and not listed.startswith("base_model.model."):
         base_layers = "it has base layers of PEFT, whose adapter was not merged"
-    if not re.search(r"\b(?:lora|trainable_tokens)_", listed):
+    modules = sorted({*_CHANGED.findall(listed)})
+    if not modules:
         return base_layers
-    changed = [matrix for pattern, matrix in _CHANGED.items() if re.search(pattern, listed)]
-    what = " and ".join(changed) or "neither token matrix nor output head, unless it has them whole"
-    return f"{base_layers or 'it is an adapter'}, which changes {what}"
+    return f"{base_layers or 'it is an adapter'}, which changes {first_of(modules, 12)}"
 
 
 def _undecided_error(

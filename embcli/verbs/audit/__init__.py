@@ -41,10 +41,10 @@ __all__ = ["Audit", "Finding", "MatrixAudit", "audit", "unused"]
 class Audit(Result, verb="audit"):
     """What was found in the token matrix, in the output head, and between a model's files.
 
-    `findings` has all of it. With an alarm the model is broken, or does not load; a finding takes
-    the word "Sound" away, and a remark changes no verdict. `fail_on` says which give status 1.
-    Candidates are tokens whose rows resemble those of unused tokens; only prompting a model can
-    confirm one.
+    `findings` has all of it, alarms first. With an alarm the model is broken, or does not load; a
+    finding takes the word "Sound" away, and a remark changes no verdict. `fail_on` says which give
+    status 1. Candidates are tokens whose rows resemble those of unused tokens; only prompting a
+    model can confirm one.
     """
 
     # The token matrix, and the output head if it has rows of its own; or the only one chosen.
@@ -216,6 +216,7 @@ def audit(
     findings += loading.findings(files, is_copy)
     with notes.slow("reading other tensors"):
         findings += check_other_tensors(files, layers.origin, loading.facts)
+    findings.sort(key=lambda finding: get_args(Level).index(finding.level))
     return Audit(
         matrices=tuple(matrices),
         files=files,

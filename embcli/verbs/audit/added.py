@@ -34,6 +34,7 @@ _LEAST_NOISE = 128  # values, below which all rows look drawn
 _LEAST_DRAWN = 450  # values of rows as long as drawn ones, below which that can be chance
 _LEAST_OTHERS = 20  # rows, whose mean says something
 _DEVIATION = 0.02  # with which most models of transformers draw rows
+_MOST_ALIKE = 0.05  # of the older tokens, which can be like rows without a token
 _MOST_READ = 4000  # ordinary rows that are as long as the mean of all
 _MOST_ADDED = 2000  # tokens whose rows are compared with one another
 
@@ -145,7 +146,8 @@ def untrained(
     drawn = added.rows[has_length]
     if not is_ordinary and drawn.size >= _LEAST_DRAWN and look_drawn(drawn[None])[0]:
         found["drawn"] = added.taken(has_length)
-    if not np.isin(alike, older).any():
+    # Rare words resemble them, too, in a tied matrix; of most tokens that would say nothing.
+    if np.count_nonzero(np.isin(alike, older)) <= _MOST_ALIKE * len(older):
         found["unused"] = added.taken(np.isin(added.ids, alike))
     found["length"] = added.taken(_have_length(norms_of(added.rows), length, dim))
     return {trace: ids for trace, ids in found.items() if len(ids)}

@@ -22,6 +22,11 @@ from embcli.wording import first_of, in_data
 # How files of weights are named that people load in place of one another.
 _WEIGHTS = re.compile(r".*\.safetensors|(pytorch_model|consolidated).*\.(bin|pth)")
 
+# The files beside a tokenizer.json that have the IDs of tokens.
+_VOCABULARIES = (
+    *("tokenizer.model", "vocab.txt", "vocab.json"),
+    *("added_tokens.json", "tokenizer_config.json"),
+)
 # What PEFT saves of a token matrix or an output head, if modules_to_save names it.
 _OF_TOKENS = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out")
 
@@ -61,7 +66,7 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         return
     ids = encoding.tokenizer.get_vocab()
     merges = encoding.rules.get("merges")
-    for name in ("tokenizer.model", "vocab.txt", "vocab.json"):
+    for name in _VOCABULARIES:
         path = encoding.path.with_name(name)
         rules = _rules_of(path, ids)
         vocabulary = rules.get("vocab", {})
@@ -116,7 +121,13 @@ def _rules_of(path: Path, ids: Container[str]) -> Rules:
 
     Converters of a tokenizer.model give reserved tokens other names, so only known ones count.
     """
-    with suppress(InputError):  # There need not be one, and of the kind that its name says.
+    # There need not be one, and of the kind that its name says.
+    with suppress(Exception):
+        if path.name == "added_tokens.json":
+            return {"vocab": sibling_json(path, path.name)}
+        if path.name == "tokenizer_config.json":
+            listed = sibling_json(path, path.name)["added_tokens_decoder"].items()
+            return {"vocab": {str(token["content"]): int(place) for place, token in listed}}
         if path.name in READERS:
             return HuggingFaceEncoding(path, path.name, lambda: READERS[path.name](path)).rules
         names = SentencePieceEncoding(path, path.name).names

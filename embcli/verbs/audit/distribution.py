@@ -8,7 +8,7 @@ whole matrix and for runs of rows, the others for windows of a few rows, which t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
 
@@ -23,8 +23,7 @@ _LEAST_ROWS = 100  # of a whole matrix
 _DEVIATIONS = 5  # standard deviations from what is expected
 _MOST_DEVIATIONS = 4  # of a window, as there are many
 _WINDOW = 16  # rows
-MOST_MARGIN = 2 * _WINDOW
-_MARGIN = f" (up to {MOST_MARGIN} more or fewer at each end)"
+_MARGIN = f" (up to {2 * _WINDOW} more or fewer at each end)"
 _CHANCE = 1e-3  # of a run of trained rows that look drawn
 
 
@@ -135,14 +134,19 @@ class UsedRows:
         self._ids.append(ids[:end].reshape(-1, _WINDOW))
         self._are_drawn.append(look_drawn(rows[:end].reshape(-1, _WINDOW, rows.shape[1])))
 
-    def initial(self, size: int, rows_of: RowsOf) -> Iterator[Initial]:
-        """Yield the rows that are as they were initialised: all, or runs of windows."""
+    def initial(self, size: int, rows_of: RowsOf, ignored: Sequence[int] = ()) -> Iterator[Initial]:
+        """Yield the rows that are as they were initialised: all, or runs of windows.
+
+        Windows with an ignored row are in no run.
+        """
         of_all = self.moments.distribution
         if self.moments.rows >= _LEAST_ROWS and of_all is not None:
             yield Initial(0, size, of_all)
             return
         windows = np.concatenate(self._ids)
-        for start, stop in _runs(np.concatenate(self._are_drawn)):
+        is_told = ~np.isin(windows, ignored).any(axis=1)
+        windows = windows[is_told]
+        for start, stop in _runs(np.concatenate(self._are_drawn)[is_told]):
             run = windows[start:stop]
             moments = Moments()
             for part in np.array_split(run, len(run) // 64 + 1):  # so many are read at once

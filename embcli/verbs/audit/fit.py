@@ -6,12 +6,10 @@ None reads a row of tokens. `check_sizes` is for a model without files, too.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
-from embcli.binary import JsonObject, quoted
-from embcli.encodings.encoding import OwnWords, UnknownTokenizerError, sibling_json
+from embcli.binary import JsonObject
+from embcli.encodings.encoding import UnknownTokenizerError, sibling_json
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.recipes import (
@@ -33,7 +31,7 @@ from embcli.verbs.audit.finding import (
 )
 from embcli.verbs.audit.panel import changed_texts
 from embcli.verbs.audit.trained import as_initialised
-from embcli.wording import counted, first_of, load_facts
+from embcli.wording import counted, load_facts
 
 # Where files state the number of tokens to which a text is cut.
 _LONGEST = {
@@ -41,6 +39,7 @@ _LONGEST = {
     "sentence_bert_config.json": "max_seq_length",
 }
 _NO_LENGTH = 10**20  # what transformers takes for no length, at least
+_MOST_PADDING = 127  # rows up to a multiple of 128; large models have up to a twentieth
 # Tokens that stand for what a model sees or hears: it looks for their IDs in a text.
 _STAND_INS = ("image", "video", "audio")
 # How the names of classes end that write text.
@@ -48,7 +47,7 @@ _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
 
 def check_sizes(files: ModelFiles) -> Found:
-    """Check that each token has a row; rows after the last token are padding."""
+    """Check that each token has a row; rows after the last token are padding, if they are few."""
     tokens = files.tokens
     if tokens is None:
         return
@@ -61,6 +60,11 @@ def check_sizes(files: ModelFiles) -> Found:
     elif padding:
         text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
         yield Finding("remark", "padding", padding, text)
+    if files.checkpoint and padding > max(_MOST_PADDING, files.rows / 20):
+        yield _misfit(
+            f"{padding:,} of {files.rows:,} rows are after the last token, too many for padding: "
+            "the tokenizer may be another model's"
+        )
 
 
 def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -274,19 +278,3 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
         yield Finding("remark", "special-ids", 1, text)
-
-
-def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that no word of word vectors has several rows."""
-    words = checkpoint.tensors.own_words()
-    if not isinstance(words, OwnWords):
-        return
-    counts = Counter(map(words.token_bytes, range(words.vocabulary_size)))
-    repeated = [word for word, count in counts.items() if word and count > 1]
-    if repeated:
-        names = [quoted(word.decode("utf-8", "replace")) for word in repeated[:6]]
-        text = (
-            f"{counted(len(repeated), 'word')} with several rows, "
-            f"of which a text gets the first: {first_of(names, 5)}"
-        )
-        yield Finding("remark", "fit", len(repeated), text)

@@ -36,6 +36,7 @@ _FOUND_BY_NAME = (UNKNOWN, CONTROL, USER_DEFINED)
 _ENDS = ("bos", "eos", "eot", "eom")  # special tokens that begin or end a text
 _BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
 _FEW = 0.001  # of the tokens, in which a healthy vocabulary can be odd
+_LEAST_SCORED = 20  # normal tokens; fewer can be an example
 
 
 def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -97,6 +98,9 @@ def _problems_of_types(encoding: GgufEncoding) -> _Problems:
     normal = _typed(encoding, NORMAL)
     if not normal:
         yield "all found", _spelled(encoding.words)
+    scores = np.unique(np.asarray(encoding.array("scores")))  # special tokens can have another
+    if len(scores) <= 2 and len(normal) >= _LEAST_SCORED:
+        yield "equal scores", normal
     yield "normal bytes", [word for word in normal if _BYTE_NAME.fullmatch(word)]
     yield "no bytes", [word for word in _typed(encoding, BYTE) if len(word.encode()) < 3]
     try:

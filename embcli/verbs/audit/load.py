@@ -141,7 +141,7 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the parameters of the class that the files do not have; they are drawn at random."""
-    for level in reversed(get_args(Level)):
+    for level in get_args(Level):
         names = [name for name in facts.drawn if _level_of(name, facts) == level]
         if names:
             ending = _HARMLESS.get(level) or _cause(names, facts, checkpoint.tensors)

@@ -147,7 +147,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         unused=reasons,
         untrained=untrained(layer, files, added, old, scan, alike),
         scan=scan,
-        initial=tuple(scan.others.initial(size, layer.rows)),
+        initial=tuple(scan.others.initial(size, layer.rows, files.byte_tokens)),
         measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
         candidates=separation.candidates(values, used),

@@ -1,4 +1,4 @@
-"""Whether texts come back from the tokens that a tokenizer gives them.
+"""Whether texts come back from the tokens that a tokenizer gives them, and get those of words.
 
 The tokenizer itself is asked, with the texts of data/panel.json: so it does not matter which of its
 settings is wrong.
@@ -20,6 +20,8 @@ from embcli.wording import first_of, load_facts
 
 PANEL: list[str] = load_facts("panel.json")
 _UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
+_MOST_TOKENS = 10_000  # of a vocabulary that are looked at
+_LEAST_WORDS = 20  # tokens of a space and a word; smaller vocabularies can be examples
 
 
 def changed_texts(encoding: Encoding) -> Iterator[str]:
@@ -27,7 +29,8 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
 
     Tokens of bytes spell all of them. WordPiece can have a character only at the beginning of a
     word, so characters are doubled if any letter is found within one. A vocabulary in which hardly
-    a token has capitals needs only small letters, and may lose case.
+    a token has capitals needs only small letters, and may lose case. If all come back, it is said
+    that words lost their tokens.
     """
     is_split_here = isinstance(encoding, HuggingFaceEncoding | VocabularyEncoding)
     # A vocabulary of words may have letters, too, and spells nothing with them.
@@ -50,9 +53,10 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
         yield str(error)
         return
     times = 1 if known.isdisjoint(2 * letter for letter in ascii_letters) else 2
-    ids = range(0, encoding.vocabulary_size, 10)
+    size = encoding.vocabulary_size
+    ids = range(0, size, size // _MOST_TOKENS + 1)
     tokens = [encoding.token_bytes(token_id) or b"" for token_id in ids]
-    is_cased = 10 * len([each for each in tokens if each != each.lower()]) > len(tokens)
+    is_cased = 8 * len([each for each in tokens if each != each.lower()]) > len(tokens)
     changed = []
     for text in PANEL:
         spelling = text if is_cased else text.lower()
@@ -62,6 +66,24 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
             changed.append(f"{quoted(text)} as {quoted(restored(text))}")
     if changed:
         yield f"{len(changed)} of {len(PANEL)} texts came back changed: {first_of(changed, 2)}"
+    else:
+        yield from _lost_words(encoding, tokens)
+
+
+def _lost_words(encoding: Encoding, tokens: list[bytes]) -> Iterator[str]:
+    """Yield in words that most tokens of a space and a word are not used for a text of them.
+
+    Other tokens can spell such a text, so it comes back unchanged. Tokenizers of real models use
+    all of these tokens; one that lost its normalizer or its pre-tokenizer uses none.
+    """
+    words = {token for token in tokens if token[:1] == b" " and token[1:].isalpha()}
+    ids = encoding.encode("a" + b"".join(sorted(words)).decode())
+    lost = sorted(words - {*map(encoding.token_bytes, ids.tolist())})
+    if 2 * len(lost) > len(words) >= _LEAST_WORDS:
+        yield (
+            f"{len(lost):,} of {len(words):,} tokens of a space and a word are not used for a text "
+            f"that has them, such as {lost[0].decode()!r}"
+        )
 
 
 def _kept(text: str, is_cased: bool) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import Fault, TokenLayer
 from embcli.verbs.audit.added import Trace
-from embcli.verbs.audit.distribution import MOST_MARGIN, Initial
+from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, of_rows, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import TIMES, outliers
@@ -32,7 +32,7 @@ _TRACES: dict[Trace, str] = {
     "pieces": "the means of the pieces of their names",
     "length": "as long as rows that a model draws",
     "ordinary": "the mean of all rows",
-    "unused": "like rows without a token, as no row of an older token is",
+    "unused": "like rows without a token, as hardly a row of older tokens is",
 }
 
 
@@ -55,18 +55,12 @@ def check_untrained(matrix: MatrixAudit) -> Found:
 def check_initial(matrix: MatrixAudit) -> Found:
     """Check that the rows of a model are not as they were initialised.
 
-    It is only a remark if they are those of tokens of one byte, which a text need not have.
+    A text need not have any of the tokens of one byte, so runs of these are not told.
     """
-    files = matrix.files
-    if files.checkpoint is None:
-        return
-    where = matrix.in_words
-    for found in as_initialised(files.checkpoint, matrix.initial, where, "initial", matrix.name):
-        others = np.setdiff1d(found.ids, files.byte_tokens)
-        if len(others) <= MOST_MARGIN < found.rows:
-            yield found._replace(level="remark", text=f"byte tokens, {found.text}")
-        else:
-            yield found
+    checkpoint = matrix.files.checkpoint
+    if checkpoint is not None:
+        where = matrix.in_words
+        yield from as_initialised(checkpoint, matrix.initial, where, "initial", matrix.name)
 
 
 def as_initialised(
@@ -78,16 +72,18 @@ def as_initialised(
 ) -> Found:
     """Yield the rows of a matrix that are as they were initialised.
 
-    A model without a config.json, unless it is a GGUF file, or a small file, can be drawn as an
-    example.
+    A small file can be drawn as an example, and so can an array, or a run of rows in a file without
+    a config.json, unless it is a GGUF file.
     """
     values = 0
     with suppress(InputError):  # An index names what its file lacks.
         values = sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())
-    has_settings = checkpoint.roles.config or checkpoint.tensors.format == "GGUF"
-    if values < _LEAST_VALUES or not has_settings:
-        return
+    form = checkpoint.tensors.format
+    has_settings = checkpoint.roles.config or form == "GGUF"
     for rows in found:
+        is_whole_model = not rows.margin and form in ("safetensors", "PyTorch")
+        if values < _LEAST_VALUES or not (has_settings or is_whole_model):
+            continue
         ids = np.arange(rows.first, rows.stop)
         text = (
             f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "

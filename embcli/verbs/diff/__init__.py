@@ -30,7 +30,7 @@ from embcli.opened import Opened, remark_scaled
 from embcli.records import Document, Records, TypedValues, listed
 from embcli.result import Result
 from embcli.tokens import token_text, tokens_of
-from embcli.verbs.diff.converted import Converted
+from embcli.verbs.diff.converted import Converted, other_settings
 from embcli.verbs.diff.measure import Matching, compare_rows, match_rows
 from embcli.verbs.diff.tokens import (
     TokenDiff,
@@ -58,8 +58,9 @@ class Diff(Result, verb="diff"):
     A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0; or if
     none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
     TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
-    has no direction, an L2 distance and a largest difference if a value is not finite. `head`
-    compares the output heads, if a model has one of its own.
+    has no direction, an L2 distance and a largest difference if a value is not finite; both
+    distances are if float64 does not hold the squares of values. `head` compares the output heads,
+    if a model has one of its own.
     """
 
     layer: TokenLayer
@@ -344,7 +345,7 @@ def _untrained(
 
 
 def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:
-    """Return in which rules and special tokens two tokenizers differ, and settings of a GGUF.
+    """Return in which rules and special tokens two tokenizers differ, and two models' settings.
 
     The IDs of a text are one of the rules. None means that rules cannot be compared, and that
     nothing else differs.
@@ -353,7 +354,8 @@ def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:
     if base.encoding and tuned.encoding and base.encoding is not tuned.encoding:
         found = different_rules(base.encoding, tuned.encoding, text)
     names = [*(found or {})]
+    names += other_settings(base, tuned)
     converted = Converted.of(base, tuned)
     if converted is not None:
-        names += [*converted.other_settings(), *converted.other_special_tokens()]
+        names += converted.other_special_tokens()
     return None if found is None and not names else tuple(names)

@@ -1,11 +1,12 @@
-"""A GGUF file and the model that it was made of: which of two that is, and what differs in them."""
+"""The settings of two models that differ; of a GGUF file and its model, special tokens as well."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from math import isclose
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from embcli.files.families import CHANGED_FOR_GGUF
 from embcli.files.special_ids import special_ids
 from embcli.layer import Source
 from embcli.verbs.diff.tokens import other_ids
-from embcli.wording import load_facts
+from embcli.wording import counted, load_facts
 
 _SAMPLE = load_facts("llama_cpp.json")["sample"]  # a text that pre-tokenizers split differently
+_NUMBERS = {int, float, bool}
+_WITHOUT_EFFECT = ["vocab_size", "use_cache"]  # on what a model computes; rows are counted
 _CONTROL = (2, 3)  # the types of unknown and control tokens
 
 
@@ -36,22 +39,6 @@ class Converted(NamedTuple):
                 if gguf.tensors.format == "GGUF" != model.tensors.format:
                     return cls(gguf, model)
         return None
-
-    def other_settings(self) -> Iterator[str]:
-        """Yield in words the settings and the chat template that the GGUF file has otherwise."""
-        from embcli.verbs.audit.template import templates
-
-        config = {**self.model.roles.config, **self.model.positions}
-        changed = CHANGED_FOR_GGUF.get(str(config.get("model_type")), [])
-        for name, stored in self.gguf.roles.settings.values.items():
-            ours: Any = config.get(name, stored)
-            is_told = name not in changed and {type(ours), type(stored)} <= {int, float}
-            with suppress(OverflowError):  # No float is as large as that whole number.
-                if is_told and not isclose(ours, stored, rel_tol=1e-6):
-                    yield f"{name} {ours:,.7g} in the model, {stored:,.7g} in the GGUF"
-        given = [*templates(self.model.tensors)]
-        if given and self.gguf.tensors.metadata.get("tokenizer.chat_template") not in given:
-            yield "the chat template"
 
     def other_special_tokens(self) -> Iterator[str]:
         """Yield in words the special IDs that differ, control tokens, and how a text is split.
@@ -84,3 +71,32 @@ class Converted(NamedTuple):
             yield "the merges"
         with suppress(InputError):  # Not every encoding can split a text.
             yield from other_ids(theirs, ours, _SAMPLE, "a sample text")
+
+
+def other_settings(base: Source, tuned: Source) -> Iterator[str]:
+    """Yield in words the numbers and flags that two models have both, and that differ.
+
+    Their chat templates and the numbers of their tensors are compared, too.
+    """
+    from embcli.verbs.audit.template import templates
+
+    if not isinstance(base, Checkpoint) or not isinstance(tuned, Checkpoint):
+        return
+    ours = {**base.roles.settings.values, **base.positions}
+    theirs = {**tuned.roles.settings.values, **tuned.positions}
+    ignored = _WITHOUT_EFFECT
+    converted = Converted.of(base, tuned)
+    if converted is not None:
+        ignored = ignored + CHANGED_FOR_GGUF.get(str(converted.model.config.get("model_type")), [])
+    for name, value in ours.items():
+        other = theirs.get(name, value)
+        is_told = name not in ignored and {type(value), type(other)} <= _NUMBERS
+        with suppress(OverflowError):  # No float is as large as that whole number.
+            if is_told and not isclose(value, other, rel_tol=1e-6):
+                yield f"{name} {json.dumps(value)} in BASE, {json.dumps(other)} in TUNED"
+    if base.config and tuned.config and len(base.tensors) != len(tuned.tensors):
+        yield f"{counted(len(base.tensors), 'tensor')} in BASE, {len(tuned.tensors):,} in TUNED"
+    given = {*templates(base.tensors)}
+    others = {*templates(tuned.tensors)}
+    if given != others and given.isdisjoint(others):
+        yield "the chat template"
