@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
+import embcli
 from embcli import encodings
 from embcli.encodings.encoding import OwnWords
 from embcli.files import open_tensors
@@ -78,6 +79,14 @@ def test_a_tokenizer_beside_word_vectors_is_not_theirs_but_one_that_is_named_is(
     Tokenizer(models.WordLevel(others, "a")).save("tokenizer.json")
     assert tokens(in_process, glove) == WORDS
     assert tokens(in_process, glove, "--encoding", "tokenizer.json") == [*"abcdefgh"]
+
+
+def test_words_with_several_rows_are_a_remark(glove):
+    _, finding = embcli.open(glove).audit().findings
+    assert finding.level == "remark"
+    assert finding.rows == 1
+    assert "'king'" in finding.text
+    assert "queen" not in finding.text
 
 
 @given(st.lists(st.text("ab", max_size=4), max_size=200))

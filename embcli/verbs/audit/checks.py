@@ -30,6 +30,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     fit.check_roles,
     template.check_names,
     template.check_templates,
+    fit.check_words,
     gguf.check_gguf,
 )
 # Checks of the rows of the token matrix, and of a head of its own; a matrix knows its files.

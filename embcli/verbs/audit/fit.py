@@ -6,10 +6,12 @@ None reads a row of tokens. `check_sizes` is for a model without files, too.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
-from embcli.binary import JsonObject
-from embcli.encodings.encoding import UnknownTokenizerError, sibling_json
+from embcli.binary import JsonObject, quoted
+from embcli.encodings.encoding import OwnWords, UnknownTokenizerError, sibling_json
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.recipes import (
@@ -278,3 +280,15 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
         yield Finding("remark", "special-ids", 1, text)
+
+
+def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Found:
+    """Check that no word of word vectors has several rows."""
+    words = checkpoint.tensors.own_words()
+    if isinstance(words, OwnWords):
+        counts = Counter(filter(None, map(words.token_bytes, range(words.vocabulary_size))))
+        repeated = counts.total() - len(counts)
+        if repeated:
+            word = quoted(counts.most_common(1)[0][0].decode("utf-8", "replace"))
+            text = f"{counted(repeated, 'row')} of words that have an earlier one, such as {word}"
+            yield Finding("remark", "fit", repeated, text)

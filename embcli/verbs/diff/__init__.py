@@ -58,9 +58,8 @@ class Diff(Result, verb="diff"):
     A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0; or if
     none differs by more than `atol`. Rows without a partner are `removed`, in BASE, or `added`, in
     TUNED. The distances of rows of equal numbers are 0. A cosine distance, 1 - cos, is NaN if a row
-    has no direction, an L2 distance and a largest difference if a value is not finite; both
-    distances are if float64 does not hold the squares of values. `head` compares the output heads,
-    if a model has one of its own.
+    has no direction, an L2 distance and a largest difference if a value is not finite. `head`
+    compares the output heads, if a model has one of its own.
     """
 
     layer: TokenLayer

@@ -135,10 +135,12 @@ def compare_rows(
         equal[pairs] = are_equal.all(axis=1)
 
         changed = pairs[is_changed]
-        base_changed = base_rows[is_changed]
-        tuned_changed = tuned_rows[is_changed]
-        cosine_distances[changed] = _cosine_distances(base_changed, tuned_changed)
-        distances[changed] = np.sqrt(squares(tuned_changed - base_changed))
+        both = np.stack([base_rows[is_changed], tuned_rows[is_changed]])
+        # Squares of very large and very small values are not numbers of float64: these are scaled.
+        _, exponents = np.frexp(np.abs(both).max(axis=(0, 2), initial=0))
+        base_scaled, tuned_scaled = np.ldexp(both, -exponents[:, None])
+        cosine_distances[changed] = _cosine_distances(base_scaled, tuned_scaled)
+        distances[changed] = np.ldexp(np.sqrt(squares(tuned_scaled - base_scaled)), exponents)
         largest_differences[pairs] = differences.max(axis=1)
 
     for values in (cosine_distances, distances, largest_differences):
