@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from embcli.cli.app import command_line
-from embcli.names import ENCODINGS
+from embcli.cli.app import COMMANDS
+from embcli.names import ENCODINGS, FAULTS, LayerName, Unused
 from embcli.verbs.compare.pair import judge
 from embcli.verbs.explain import named
 from tests.readers import from_json, from_ndjson
@@ -26,9 +26,13 @@ from tests.snapshots import PAGES
 from tests.transcripts import answered, command_lines
 
 FILES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.glob("*/keys.txt"))
+VERBS = sorted({name.partition("/")[0] for name in FILES})
 JSON = " -f json"
 # A gradient has no lines.
 NOT_BY_ROWS = ("compare --gradient", "compare --learning-rate")
+# Names that are keys where an object has one item for each.
+OF_DATA = {*ENCODINGS, *FAULTS, *get_args(LayerName), *get_args(Unused)}
+OF_SCORES = {"score"}  # of --merges, with a tokenizer that needs an extra
 WITHOUT_DOCUMENT = {"cache", "decode", "explain", "explore", "tour"}
 
 
@@ -126,9 +130,7 @@ def test_documents_have_the_keys_of_the_snapshot_and_no_others(in_process, snaps
 
 
 def test_every_verb_that_has_a_document_has_a_snapshot():
-    verbs = {name.partition("/")[0] for name in FILES}
-    commands = command_line().commands
-    assert verbs == set(commands) - WITHOUT_DOCUMENT
+    assert {*VERBS} == COMMANDS.keys() - WITHOUT_DOCUMENT
 
 
 def commands_by_rows() -> list[str]:
@@ -173,13 +175,53 @@ def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
     snapshot("compare/keys-of-a-verdict.txt", "\n".join(sections))
 
 
-def test_keys_are_explained_and_what_is_explained_as_a_key_is_one():
-    pages = "".join([(PAGES / name).read_text() for name in FILES])
-    paths = re.findall(r"^(\S+): ", pages, re.MULTILINE)
-    keys = {*re.findall(r"[\w-]+", " ".join(paths))}
-    explained = {part for name in named() for part in name.split(".")}
-    assert keys - explained - {*ENCODINGS} == set()
+def words_of(names: Iterable[str]) -> set[str]:
+    """Return the parts of names such as `gradient.verdict.values`, or of paths."""
+    return {*re.findall(r"[\w-]+", " ".join(names))}
 
-    items = [block.name for word in ("run", "fields") for block in named()[word].blocks]
-    of_cells = {"input_token", "target_token"}  # in csv and tsv
-    assert {*re.findall(r"[\w-]+", " ".join(items))} - keys == of_cells
+
+def explained_keys(verb: str) -> tuple[set[str], set[str]]:
+    """Return the keys that `explain` has of this verb, and those of several, not named, verbs.
+
+    An item of a verb begins with "of VERB" and ends that with a colon.
+    """
+    own: list[str] = []
+    common: list[str] = []
+    for word in ("run", "fields"):
+        for block in named()[word].blocks:
+            owners = words_of([block.text.partition(":")[0]]) & COMMANDS.keys()
+            if not owners or not block.text.startswith("of "):
+                common.append(block.name)
+            elif verb in owners:
+                own.append(block.name)
+    return words_of(own), words_of(common)
+
+
+def keys_of(verb: str, in_process: InProcess) -> set[str]:
+    """Return the keys of a verb in its JSON, and the columns of its csv."""
+    name = f"{verb}/keys.txt"
+    headers = []
+    for line in command_lines(name):
+        csv = in_process(*line.removesuffix(JSON).split(), "-f", "csv").text
+        headers.append(csv.partition("\n")[0])
+    paths = re.findall(r"^(\S+): ", (PAGES / name).read_text(), re.MULTILINE)
+    columns = re.findall(r"[a-z]\S*", ",".join(headers).replace(",", " "))
+    return words_of([*paths, *columns])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_key_of_a_verb_is_explained_as_its_key_or_as_one_of_several(in_process, verb):
+    own, common = explained_keys(verb)
+    matrices = {block.name: block.text for block in named()["matrices"].blocks}
+    explained = own | common | words_of([matrices.get(verb, "")])
+
+    keys = keys_of(verb, in_process)
+
+    assert keys - explained - OF_DATA == set()
+    assert own - keys - OF_SCORES == set()
+
+
+def test_what_is_explained_as_a_key_of_several_verbs_is_one():
+    pages = "".join([(PAGES / name).read_text() for name in FILES])
+    _, common = explained_keys("")
+    assert common - words_of(re.findall(r"^(\S+): ", pages, re.MULTILINE)) == set()
