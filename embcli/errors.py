@@ -246,13 +246,13 @@ def check_choices(parameter: str, chosen: Iterable[str], names: Iterable[str]) -
     return choices
 
 
-def variable(name: Variable, choices: Iterable[str] = ()) -> str:
+def variable(name: Variable, choices: Iterable[str] | None) -> str:
     """Return the value of a variable of the environment; empty if it has none.
 
-    Raises RangeError for a value that is not one of the choices, if there are some.
+    Raises RangeError for a value that is not one of the choices; None stands for any value.
     """
     value = os.environ.get(name, "")
-    if value and choices:
+    if value and choices is not None:
         check_choice(name, value, choices)
     return value
 

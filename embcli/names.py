@@ -57,7 +57,8 @@ FaultGroup = Literal["findings", "alarms", "all", "none"]  # several of them, by
 MadeFromText = Literal["words", "words1", "bpe"]  # what an encoding is made of a text by
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
-# What the environment can set; `explain environment` says what each is for.
+# What the environment can set; `explain environment` says what each is for, and `variable` of
+# errors.py has the values where it reads one.
 Variable = Literal[
     "EMBCLI_FORMAT", "EMBCLI_THEME", "EMBCLI_CACHE_DIR", "EMBCLI_ASK", "EMBCLI_DEBUG"
 ]

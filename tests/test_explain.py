@@ -303,10 +303,13 @@ def test_each_word_of_a_heading_is_explained(line, named_files, in_process):
 
 
 def test_each_variable_each_error_and_each_extra_is_explained():
-    sources = "".join([path.read_text() for path in ROOT.rglob("embcli/**/*.py")])
-    variables = re.findall(r"\bEMBCLI_[A-Z]+(?:_[A-Z]+)*", sources)
+    files = [path for path in ROOT.rglob("embcli/**/*.py") if path.name != "names.py"]
+    sources = "".join([path.read_text() for path in files])
+    variables = re.findall(r"\bEMBCLI_[A-Z_]*[A-Z]", sources)
+    settings = " ".join([block.name for block in entry_of("environment").blocks])
     errors = [name for name in embcli.__all__ if name.endswith("Error")]
     assert {*variables} == {*get_args(names.Variable)}
+    assert {*variables} == {*re.findall(r"EMBCLI_\w+", settings)}
     made = {f"{kind}:" for kind in names.MADE_FROM_TEXT}
     assert {*variables, *errors, *made} <= {*NAMES}
 
