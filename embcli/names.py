@@ -83,14 +83,12 @@ COMPARED: Strings = (*STEPS, *OUTPUTS, "cost", "all")  # what a comparison can s
 FAULTS: Strings = get_args(Fault)
 FAULT_GROUPS: Strings = get_args(FaultGroup)
 
-# An encoding that is made from a text is one of these, a colon, and the path of the text; a list of
-# encodings spells it like this, or leaves it out.
+# How the encodings that are made from a text are spelled.
 MADE_FROM_TEXT: dict[MadeFromText, str] = {
     "words": "words:TEXTFILE",
-    "words1": "",
+    "words1": "words1:TEXTFILE",
     "bpe": "bpe:TEXTFILE:N",
 }
-SPELLED_FROM_TEXT = tuple(filter(None, MADE_FROM_TEXT.values()))
 ENCODINGS = (
     "gpt2",
     "r50k_base",

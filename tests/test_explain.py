@@ -310,7 +310,7 @@ def test_each_variable_each_error_and_each_extra_is_explained():
     errors = [name for name in embcli.__all__ if name.endswith("Error")]
     assert {*variables} == {*get_args(names.Variable)}
     assert {*variables} == {*re.findall(r"EMBCLI_\w+", settings)}
-    made = {f"{kind}:" for kind in names.MADE_FROM_TEXT}
+    made = {f"{kind}:" for kind in get_args(names.MadeFromText)}
     assert {*variables, *errors, *made} <= {*NAMES}
 
     project = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2]

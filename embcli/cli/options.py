@@ -31,7 +31,7 @@ _FACTS = vars(names) | {
     "JOINED_KINDS": ", ".join(JOINED_KINDS),
     "FAULTS": ", ".join((*names.FAULT_GROUPS, *names.FAULTS)),
     "FORMATS": or_list(tuple(FORMATS)),
-    "MADE_FROM_TEXT": ", or ".join(names.SPELLED_FROM_TEXT),
+    "MADE_FROM_TEXT": or_list(tuple(names.MADE_FROM_TEXT.values())),
 }
 _SHOWN_IN: dict[str, Strings] = {
     "all formats": tuple(FORMATS),
