@@ -16,6 +16,7 @@ import torch
 
 import embcli
 from embcli import files, formats, names
+from embcli.cli.app import COMMANDS
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.names import FAULTS
@@ -237,6 +238,21 @@ def test_each_command_format_finding_and_dtype_is_explained():
     assert [each.name for each in files._FORMATS if each.name not in text] == []
     dtypes = load_facts("safetensors.json")["names"]
     assert {name for name in dtypes if "F" in name} <= {*re.findall(r"\w+", text)}
+
+
+def test_the_status_of_a_no_is_explained_and_in_the_help_of_each_verb_that_can_answer_no():
+    for name in embcli.__all__:
+        getattr(embcli, name)  # imports the verbs
+    can_answer_no = {
+        result._verb
+        for result in embcli.Result.__subclasses__()
+        if "_why_no" in vars(result) or isinstance(vars(result).get("status"), property)
+    }
+    statuses = {block.name: block.text for block in entry_of("exit status").blocks}
+    assert {*re.findall(r"\w+", statuses["1"])} & COMMANDS.keys() == can_answer_no
+    for verb in can_answer_no:
+        page = (ROOT / "tests" / "pages" / verb / "help.txt").read_text()
+        assert re.search(r"status( is)? 1|Exit with 1", page)
 
 
 # Command lines whose headings and titles are explained.
