@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
-from embcli.names import MatrixShape, Strings, Variable
+from embcli.names import Extra, MatrixShape, Strings, Variable
 from embcli.wording import Parameter, Sentence, in_bytes, nearest, shortened
 
 Item = TypeVar("Item")
@@ -128,7 +128,7 @@ class MissingDataError(OutputError, AttributeError):
     """
 
 
-def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
+def missing_extra(what: str, extra: Extra, error: Exception | None = None) -> str:
     """Return the sentence for a package that is missing, or whose import raises an error.
 
     `extra` is the extra of embcli that installs the package.

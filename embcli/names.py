@@ -55,6 +55,7 @@ Fault = Literal[
 ]
 FaultGroup = Literal["findings", "alarms", "all", "none"]  # several of them, by one name
 MadeFromText = Literal["words", "words1", "bpe"]  # what an encoding is made of a text by
+Extra = Literal["models", "arrow", "pictures", "explore", "transformers"]  # packages of embcli
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
 # What the environment can set; `explain environment` says what each is for, and `variable` of

@@ -16,7 +16,7 @@ import torch
 
 import embcli
 from embcli import files, formats, names
-from embcli.cli.app import COMMANDS
+from embcli.cli.app import COMMANDS, command_line
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.names import FAULTS
@@ -30,6 +30,7 @@ from tests.transcripts import on_a_small_screen
 ROOT = Path(__file__).parents[1]
 ENTRIES = glossary.entries()
 NAMES = [*glossary.named()]
+TEXTS = [" ".join([block.text for block in entry.blocks]) for entry in ENTRIES]
 TERMS = [entry for entry in ENTRIES if entry.part != "Reference"]
 
 
@@ -241,13 +242,11 @@ def test_each_command_format_finding_and_dtype_is_explained():
 
 
 def test_the_status_of_a_no_is_explained_and_in_the_help_of_each_verb_that_can_answer_no():
-    for name in embcli.__all__:
-        getattr(embcli, name)  # imports the verbs
-    can_answer_no = {
-        result._verb
-        for result in embcli.Result.__subclasses__()
-        if "_why_no" in vars(result) or isinstance(vars(result).get("status"), property)
-    }
+    folder = ROOT / "embcli" / "verbs"
+    can_answer_no = set()
+    for path in folder.rglob("*.py"):
+        if re.search(r"def (_why_no|status)\(self", path.read_text()):
+            can_answer_no.add(path.relative_to(folder).parts[0].removesuffix(".py"))
     statuses = {block.name: block.text for block in entry_of("exit status").blocks}
     assert {*re.findall(r"\w+", statuses["1"])} & COMMANDS.keys() == can_answer_no
     for verb in can_answer_no:
@@ -331,4 +330,16 @@ def test_each_variable_each_error_and_each_extra_is_explained():
 
     project = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2]
     extras = re.findall(r"^(\w+) = \[", project.partition("\n[")[0], re.MULTILINE)
-    assert {*extras} - {"families", "llama", "test"} <= {*NAMES}  # These are for tests.
+    of_embcli = get_args(names.Extra)
+    assert {*extras} == {*of_embcli, "all", "families", "llama", "test"}
+    assert {*of_embcli, "all"} <= {*NAMES}  # The others are for tests.
+    assert f'all = ["embcli[{",".join(of_embcli)}]"]' in project
+
+
+def test_each_choice_of_an_option_is_explained_where_the_option_is():
+    for command in command_line().commands.values():
+        for option in command.params:
+            flag = option.opts[0]
+            texts = [text for text in TEXTS if flag in text]
+            words = re.findall(r"[\w-]+", " ".join(texts).casefold())
+            assert {*getattr(option.type, "choices", ())} <= {*words} or flag == option.name, flag

@@ -177,51 +177,42 @@ def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
 
 def words_of(names: Iterable[str]) -> set[str]:
     """Return the parts of names such as `gradient.verdict.values`, or of paths."""
-    return {*re.findall(r"[\w-]+", " ".join(names))}
+    return {*re.findall(r"[a-z][\w-]*", " ".join(names))}
 
 
-def explained_keys(verb: str) -> tuple[set[str], set[str]]:
-    """Return the keys that `explain` has of this verb, and those of several, not named, verbs.
+def explained_keys(verb: str) -> set[str]:
+    """Return the keys that `explain` has of this verb; of "" those that are of several.
 
-    An item of a verb begins with "of VERB" and ends that with a colon.
+    An item of a verb names it before its first colon.
     """
-    own: list[str] = []
-    common: list[str] = []
-    for word in ("run", "fields"):
-        for block in named()[word].blocks:
-            owners = words_of([block.text.partition(":")[0]]) & COMMANDS.keys()
-            if not owners or not block.text.startswith("of "):
-                common.append(block.name)
-            elif verb in owners:
-                own.append(block.name)
-    return words_of(own), words_of(common)
+    found = []
+    for block in [*named()["run"].blocks, *named()["fields"].blocks]:
+        owners = words_of([block.text.partition(":")[0]]) & COMMANDS.keys()
+        if verb in (owners or [""]):
+            found.append(block.name)
+    return words_of(found)
 
 
-def keys_of(verb: str, in_process: InProcess) -> set[str]:
-    """Return the keys of a verb in its JSON, and the columns of its csv."""
-    name = f"{verb}/keys.txt"
-    headers = []
-    for line in command_lines(name):
-        csv = in_process(*line.removesuffix(JSON).split(), "-f", "csv").text
-        headers.append(csv.partition("\n")[0])
-    paths = re.findall(r"^(\S+): ", (PAGES / name).read_text(), re.MULTILINE)
-    columns = re.findall(r"[a-z]\S*", ",".join(headers).replace(",", " "))
-    return words_of([*paths, *columns])
+def keys_in_documents(verb: str) -> set[str]:
+    """Return the keys of a verb in its snapshot."""
+    page = (PAGES / verb / "keys.txt").read_text()
+    return words_of(re.findall(r"^(\S+): ", page, re.MULTILINE))
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_key_of_a_verb_is_explained_as_its_key_or_as_one_of_several(in_process, verb):
-    own, common = explained_keys(verb)
     matrices = {block.name: block.text for block in named()["matrices"].blocks}
-    explained = own | common | words_of([matrices.get(verb, "")])
+    own = explained_keys(verb)
+    explained = own | explained_keys("") | words_of([matrices.get(verb, "")])
 
-    keys = keys_of(verb, in_process)
+    keys = keys_in_documents(verb)
+    for line in command_lines(f"{verb}/keys.txt"):
+        csv = in_process(*line.removesuffix(JSON).split(), "-f", "csv").text
+        keys |= words_of(csv.splitlines()[:1])
 
     assert keys - explained - OF_DATA == set()
     assert own - keys - OF_SCORES == set()
 
 
 def test_what_is_explained_as_a_key_of_several_verbs_is_one():
-    pages = "".join([(PAGES / name).read_text() for name in FILES])
-    _, common = explained_keys("")
-    assert common - words_of(re.findall(r"^(\S+): ", pages, re.MULTILINE)) == set()
+    assert explained_keys("") - set().union(*map(keys_in_documents, VERBS)) == set()

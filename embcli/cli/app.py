@@ -808,4 +808,9 @@ def cache(
     from embcli.store import Store
     from embcli.verbs.cache import files
 
-    return files(Store.from_environment(PrintedNotes()), remove=action == "clear")
+    store = Store.from_environment(PrintedNotes())
+    match action:
+        case "list":
+            return files(store)
+        case "clear":
+            return files(store, remove=True)
