@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -240,7 +240,6 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except those of a head. `failure` says why there is no such model, `faults` what is wrong in
     config.json.
     """
-    import torch
     import transformers
 
     facts = {"transformers": transformers.__version__, "name": ""}
@@ -249,9 +248,7 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except ValueError as error:
         return {**facts, "failure": str(error)}
     facts["name"] = kind.__name__
-    stored = {}
-    for name, (dtype, shape) in tensors.items():
-        stored[name] = torch.empty(shape, dtype=getattr(torch, dtype, torch.float32), device="meta")
+    stored = _without_numbers(tensors)
     try:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
@@ -273,37 +270,64 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except Exception as error:
         return {**facts, "failure": _failure(error)}
 
-    # Numbers are drawn; a counter is set.
-    missing = [
-        name
-        for name in found["missing_keys"]
-        if model.get_parameter_or_buffer(name).is_floating_point()
-    ]
-    mismatched = found["mismatched_keys"]
-    unexpected = found["unexpected_keys"]
+    unfit = _unfit(model, found)
     faults = []
     if kind.config_class not in (type(config), *config.sub_configs.values()):
         faults.append(
             f"config.json is of {config.model_type}, "
             f"its class {kind.__name__} of {kind.config_class.model_type}"
         )
+    if is_quantised and not unfit["unexpected"]:
+        faults.append("config.json has a quantization_config; no tensor is quantised")
     if is_quantised:
-        if not unexpected:
-            faults.append("config.json has a quantization_config; no tensor is quantised")
-        missing = [name for name in missing if not _is_in_parts(name, unexpected)]
-        mismatched = [each for each in mismatched if not _is_in_parts(each[0], unexpected)]
-        unexpected = []
+        unfit = _unless_in_parts(unfit)
     return {
         **facts,
+        **unfit,
         "faults": faults,
-        "missing": sorted(missing),
-        "unexpected": sorted(unexpected),
-        "mismatched": sorted(mismatched),
         "ties": dict(model.all_tied_weights_keys),
         "token": _name_of(model, model.get_input_embeddings),
         "head": _name_of(model, model.get_output_embeddings),
         "body": "" if model.base_model is model else model.base_model_prefix,
         "ones": _ones(model),
+    }
+
+
+def _without_numbers(tensors: dict[str, tuple[str, list[int]]]) -> Facts:
+    """Return torch's tensors of these dtypes and shapes, which take no memory."""
+    import torch
+
+    stored = {}
+    for name, (dtype, shape) in tensors.items():
+        stored[name] = torch.empty(shape, dtype=getattr(torch, dtype, torch.float32), device="meta")
+    return stored
+
+
+def _unfit(model: Any, found: Facts) -> Facts:
+    """Return the tensors that the files and the class do not both have in the same shape."""
+    missing = []
+    for name in sorted(found["missing_keys"]):
+        # Numbers are drawn; a counter is set.
+        if model.get_parameter_or_buffer(name).is_floating_point():
+            missing.append(name)
+    return {
+        "missing": missing,
+        "unexpected": sorted(found["unexpected_keys"]),
+        "mismatched": sorted(found["mismatched_keys"]),
+    }
+
+
+def _unless_in_parts(unfit: Facts) -> Facts:
+    """Return what is unfit without what is stored in parts: `q_proj.qweight`, ..."""
+
+    def is_whole(name: str) -> bool:
+        module = name.rpartition(".")[0] + "."
+        return not any(each.startswith(module) for each in unfit["unexpected"])
+
+    return {
+        "missing": [name for name in unfit["missing"] if is_whole(name)],
+        "unexpected": [],
+        "mismatched": [each for each in unfit["mismatched"] if is_whole(each[0])],
     }
 
 
@@ -339,12 +363,6 @@ def _ones(model: Any) -> list[str]:
                 end = re.sub(r"(?<=\.)\d+(?=\.)", "*", f".{name}.weight")
                 ends.add(end.removeprefix(f".{model.base_model_prefix}"))
     return sorted(ends)
-
-
-def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
-    """Return whether a quantised weight is stored as other tensors: `q_proj.qweight`, ..."""
-    module = name.rpartition(".")[0] + "."
-    return any(each.startswith(module) for each in unexpected)
 
 
 def _described_class(folder: str) -> Any:
