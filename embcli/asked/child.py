@@ -270,20 +270,17 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except Exception as error:
         return {**facts, "failure": _failure(error)}
 
-    unfit = _unfit(model, found)
     faults = []
     if kind.config_class not in (type(config), *config.sub_configs.values()):
         faults.append(
             f"config.json is of {config.model_type}, "
             f"its class {kind.__name__} of {kind.config_class.model_type}"
         )
-    if is_quantised and not unfit["unexpected"]:
+    if is_quantised and not found["unexpected_keys"]:
         faults.append("config.json has a quantization_config; no tensor is quantised")
-    if is_quantised:
-        unfit = _unless_in_parts(unfit)
     return {
         **facts,
-        **unfit,
+        **_unfit(model, found, is_quantised),
         "faults": faults,
         "ties": dict(model.all_tied_weights_keys),
         "token": _name_of(model, model.get_input_embeddings),
@@ -303,32 +300,28 @@ def _without_numbers(tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     return stored
 
 
-def _unfit(model: Any, found: Facts) -> Facts:
-    """Return the tensors that the files and the class do not both have in the same shape."""
+def _unfit(model: Any, found: Facts, is_quantised: bool) -> Facts:
+    """Return the tensors that the files and the class do not both have in the same shape.
+
+    A quantised weight is stored as other tensors, such as `q_proj.qweight`; it is not missing.
+    """
+    unexpected = sorted(found["unexpected_keys"])
+    mismatched = sorted(found["mismatched_keys"])
     missing = []
     for name in sorted(found["missing_keys"]):
-        # Numbers are drawn; a counter is set.
-        if model.get_parameter_or_buffer(name).is_floating_point():
+        if model.get_parameter_or_buffer(name).is_floating_point():  # Only a counter is set.
             missing.append(name)
-    return {
-        "missing": missing,
-        "unexpected": sorted(found["unexpected_keys"]),
-        "mismatched": sorted(found["mismatched_keys"]),
-    }
 
+    if is_quantised:
 
-def _unless_in_parts(unfit: Facts) -> Facts:
-    """Return what is unfit without what is stored in parts: `q_proj.qweight`, ..."""
+        def is_whole(name: str) -> bool:
+            module = name.rpartition(".")[0] + "."
+            return not any(each.startswith(module) for each in found["unexpected_keys"])
 
-    def is_whole(name: str) -> bool:
-        module = name.rpartition(".")[0] + "."
-        return not any(each.startswith(module) for each in unfit["unexpected"])
-
-    return {
-        "missing": [name for name in unfit["missing"] if is_whole(name)],
-        "unexpected": [],
-        "mismatched": [each for each in unfit["mismatched"] if is_whole(each[0])],
-    }
+        missing = [*filter(is_whole, missing)]
+        mismatched = [each for each in mismatched if is_whole(each[0])]
+        unexpected = []
+    return {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
 
 
 def _failure(error: Exception) -> str:

@@ -154,14 +154,15 @@ def _made_from_input(encoding: str | None) -> str | None:
 
     Nothing else can read standard input then.
     """
-    kind, _, place = (encoding or "").partition(":")
-    if kind not in names.MADE_FROM_TEXT or place.partition(":")[0] != "-":
+    kinds = "|".join(names.MADE_FROM_TEXT)
+    match = re.fullmatch(f"({kinds}):-(:.*)?", encoding or "")
+    if match is None:
         return encoding
     if sys.stdin is None or sys.stdin.isatty():
         example = f"{names.PROGRAM} weights --encoding words:- < story.txt"
         raise InputError(f"{encoding} needs a text that is piped in, as in: {example}")
     sys.stdin = None
-    return f"{kind}:{place.replace('-', '/dev/stdin', 1)}"
+    return f"{match[1]}:/dev/stdin{match[2] or ''}"
 
 
 DEFAULT_ENCODINGS = [names.DEFAULT_ENCODING]

@@ -252,43 +252,45 @@ class Strips(Composite):
         density = density_of(console)
         medium = medium_of(console)
         columns = len(self.numbers)
-        available = max(cells, min(columns, cells_of_slide))
         rows = max(len(self.blocks[0].values), 1)
-        height = rows
-        if self.lines is not None:
-            height = max(self.lines - _LINES_AROUND, 1)
-        elif density.columns_per_cell > 1 and not self.sections:
-            filled = SLIDE_STRIPS if medium.height else _PICTURE_LINES
-            height = min(max(filled - len(self.gaps), rows), self.most_lines)
+        height = self._height(rows, console)
 
         rows_needed = math.ceil(rows / height)  # in a line
         highest = height // rows if density.columns_per_cell > 1 else 1
         if self.square:
             # A line is as high as two cells are wide.
-            available = cells_of_slide
-            rows_needed = max(rows_needed, math.ceil(2 * columns / available))
+            rows_needed = max(rows_needed, math.ceil(2 * columns / cells_of_slide))
             if colors_of(console):  # Characters would only be repeated.
-                highest = min(height // rows, available // (2 * columns))
+                highest = min(height // rows, cells_of_slide // (2 * columns))
         rows_per_line = min(rows_needed, density.rows_per_line)
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _cells(highest)
 
-        is_picture = medium.is_file or medium.has_fine_cells
-        is_sampled = self.lines is not None or not is_picture
-        fit = Fit.of(columns, available, density.columns_per_cell)
-        if medium.height and medium.has_fine_cells:
-            fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         if self.square:
             bins = math.ceil(columns / row_step)
-            cells_of_line = 2 * lines_per_row * bins
-            width = math.ceil(cells_of_line / rows_per_line)
+            width = math.ceil(2 * lines_per_row * bins / rows_per_line)
             fit = Fit(bins, width, row_step, max(width // bins, 1))
+        else:
+            available = max(cells, min(columns, cells_of_slide))
+            fit = Fit.of(columns, available, density.columns_per_cell)
+            if medium.height and medium.has_fine_cells:
+                fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
+        is_picture = medium.is_file or medium.has_fine_cells
         return fit._replace(
             rows_per_line=rows_per_line,
             lines_per_row=lines_per_row,
             row_step=row_step,
-            is_sampled=is_sampled,
+            is_sampled=self.lines is not None or not is_picture,
         )
+
+    def _height(self, rows: int, console: Console) -> int:
+        """Return how many lines the strips of so many rows can fill."""
+        if self.lines is not None:
+            return max(self.lines - _LINES_AROUND, 1)
+        if density_of(console).columns_per_cell == 1 or self.sections:
+            return rows
+        filled = SLIDE_STRIPS if medium_of(console).height else _PICTURE_LINES
+        return min(max(filled - len(self.gaps), rows), self.most_lines)
 
     def _strips(
         self,
