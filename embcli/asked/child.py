@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -240,6 +240,7 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except those of a head. `failure` says why there is no such model, `faults` what is wrong in
     config.json.
     """
+    import torch
     import transformers
 
     facts = {"transformers": transformers.__version__, "name": ""}
@@ -248,7 +249,9 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except ValueError as error:
         return {**facts, "failure": str(error)}
     facts["name"] = kind.__name__
-    stored = _without_numbers(tensors)
+    stored = {}
+    for name, (dtype, shape) in tensors.items():
+        stored[name] = torch.empty(shape, dtype=getattr(torch, dtype, torch.float32), device="meta")
     try:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
@@ -290,20 +293,10 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     }
 
 
-def _without_numbers(tensors: dict[str, tuple[str, list[int]]]) -> Facts:
-    """Return torch's tensors of these dtypes and shapes, which take no memory."""
-    import torch
-
-    stored = {}
-    for name, (dtype, shape) in tensors.items():
-        stored[name] = torch.empty(shape, dtype=getattr(torch, dtype, torch.float32), device="meta")
-    return stored
-
-
 def _unfit(model: Any, found: Facts, is_quantised: bool) -> Facts:
     """Return the tensors that the files and the class do not both have in the same shape.
 
-    A quantised weight is stored as other tensors, such as `q_proj.qweight`; it is not missing.
+    A quantised weight that is stored in parts is not missing.
     """
     unexpected = sorted(found["unexpected_keys"])
     mismatched = sorted(found["mismatched_keys"])
@@ -313,15 +306,16 @@ def _unfit(model: Any, found: Facts, is_quantised: bool) -> Facts:
             missing.append(name)
 
     if is_quantised:
-
-        def is_whole(name: str) -> bool:
-            module = name.rpartition(".")[0] + "."
-            return not any(each.startswith(module) for each in found["unexpected_keys"])
-
-        missing = [*filter(is_whole, missing)]
-        mismatched = [each for each in mismatched if is_whole(each[0])]
+        missing = [name for name in missing if not _is_in_parts(name, unexpected)]
+        mismatched = [each for each in mismatched if not _is_in_parts(each[0], unexpected)]
         unexpected = []
     return {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
+
+
+def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
+    """Return whether other tensors are those of a weight: `q_proj.qweight` of `q_proj.weight`."""
+    module = name.rpartition(".")[0] + "."
+    return any(each.startswith(module) for each in unexpected)
 
 
 def _failure(error: Exception) -> str:
