@@ -30,7 +30,6 @@ from tests.transcripts import on_a_small_screen
 ROOT = Path(__file__).parents[1]
 ENTRIES = glossary.entries()
 NAMES = [*glossary.named()]
-TEXTS = [" ".join([block.text for block in entry.blocks]) for entry in ENTRIES]
 TERMS = [entry for entry in ENTRIES if entry.part != "Reference"]
 
 
@@ -233,6 +232,7 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 
 def test_each_command_format_finding_and_dtype_is_explained():
     assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS, *get_args(Level)}
+    assert {f"unused.{reason}" for reason in get_args(names.Unused)} <= {*NAMES}
     words = re.findall(r"\w+", entry_of("formats").text)
     assert {*formats.FORMATS, *formats.ALIASES} <= {*words}
     text = entry_of("files of models").text
@@ -336,10 +336,14 @@ def test_each_variable_each_error_and_each_extra_is_explained():
     assert f'all = ["embcli[{",".join(of_embcli)}]"]' in project
 
 
-def test_each_choice_of_an_option_is_explained_where_the_option_is():
-    for command in command_line().commands.values():
-        for option in command.params:
-            flag = option.opts[0]
-            texts = [text for text in TEXTS if flag in text]
-            words = re.findall(r"[\w-]+", " ".join(texts).casefold())
-            assert {*getattr(option.type, "choices", ())} <= {*words} or flag == option.name, flag
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_each_choice_of_an_option_is_explained_where_the_option_is(verb):
+    command = command_line().commands[verb]
+    context = command.make_context(verb, [], resilient_parsing=True)
+    for option in command.params:
+        flag = option.opts[0]
+        choices = {item.value for item in option.shell_complete(context, "")}
+        pages = [" ".join([*each.names, each.text, *examples_of(each)]) for each in ENTRIES]
+        texts = [page for page in pages if flag in page]
+        words = re.findall(r"[\w-]+", " ".join(texts).casefold())
+        assert choices <= {*words, "", "-"} or flag == option.name, flag
