@@ -300,11 +300,12 @@ def _unfit(model: Any, found: Facts, is_quantised: bool) -> Facts:
     """
     unexpected = sorted(found["unexpected_keys"])
     mismatched = sorted(found["mismatched_keys"])
-    missing = []
-    for name in sorted(found["missing_keys"]):
-        if model.get_parameter_or_buffer(name).is_floating_point():  # Only a counter is set.
-            missing.append(name)
-
+    # Numbers are drawn; a counter is set.
+    missing = [
+        name
+        for name in sorted(found["missing_keys"])
+        if model.get_parameter_or_buffer(name).is_floating_point()
+    ]
     if is_quantised:
         missing = [name for name in missing if not _is_in_parts(name, unexpected)]
         mismatched = [each for each in mismatched if not _is_in_parts(each[0], unexpected)]

@@ -808,9 +808,4 @@ def cache(
     from embcli.store import Store
     from embcli.verbs.cache import files
 
-    store = Store.from_environment(PrintedNotes())
-    match action:
-        case "list":
-            return files(store)
-        case "clear":
-            return files(store, remove=True)
+    return files(Store.from_environment(PrintedNotes()), remove=action == "clear")

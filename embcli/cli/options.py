@@ -92,8 +92,8 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
         settings |= further
 
     if "panel" in words:
-        own_flag = f"--{name.replace('_', '-')}"
-        info = typer.Option(*(flags or [own_flag]), rich_help_panel=words["panel"], **settings)
+        flags = flags or [f"--{name.replace('_', '-')}"]
+        info = typer.Option(*flags, rich_help_panel=words["panel"], **settings)
     else:
         info = typer.Argument(**settings)
     marks = Marks(_SHOWN_IN[words.get("shown_in", "all formats")], "is_read" in words)
@@ -130,8 +130,8 @@ def _explained_words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
     from embcli.verbs.explain import named
 
-    plain = {name for name in named() if re.fullmatch(r"\w[\w.-]*", name)}
-    return sorted(name for name in plain if name.startswith(incomplete))
+    known = [name for name in named() if name.startswith(incomplete)]
+    return sorted(name for name in known if re.fullmatch(r"\w[\w.-]*", name))
 
 
 def _models(incomplete: str) -> list[str]:

@@ -253,7 +253,12 @@ class Strips(Composite):
         medium = medium_of(console)
         columns = len(self.numbers)
         rows = max(len(self.blocks[0].values), 1)
-        height = self._height(rows, console)
+        height = rows
+        if self.lines is not None:
+            height = max(self.lines - _LINES_AROUND, 1)
+        elif density.columns_per_cell > 1 and not self.sections:
+            filled = SLIDE_STRIPS if medium.height else _PICTURE_LINES
+            height = min(max(filled - len(self.gaps), rows), self.most_lines)
 
         rows_needed = math.ceil(rows / height)  # in a line
         highest = height // rows if density.columns_per_cell > 1 else 1
@@ -282,15 +287,6 @@ class Strips(Composite):
             row_step=row_step,
             is_sampled=self.lines is not None or not is_picture,
         )
-
-    def _height(self, rows: int, console: Console) -> int:
-        """Return how many lines the strips of so many rows can fill."""
-        if self.lines is not None:
-            return max(self.lines - _LINES_AROUND, 1)
-        if density_of(console).columns_per_cell == 1 or self.sections:
-            return rows
-        filled = SLIDE_STRIPS if medium_of(console).height else _PICTURE_LINES
-        return min(max(filled - len(self.gaps), rows), self.most_lines)
 
     def _strips(
         self,
