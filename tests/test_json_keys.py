@@ -6,7 +6,6 @@ They stand in tests/pages/VERB/keys.txt, below each command line.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from safetensors.numpy import save_file
 
 from embcli.cli.app import COMMANDS
 from embcli.names import ENCODINGS, FAULTS, LayerName, Unused
-from embcli.verbs.compare.pair import judge
 from embcli.verbs.explain import named
 from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
@@ -161,17 +159,6 @@ def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(in_process, 
 
     assert lines
     assert lines == rows_of(document)
-
-
-def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
-    left = np.zeros((1, 2), np.float32)
-    sections = []
-    for value in (1.0, math.inf, math.nan, -0.0):
-        right = np.array([[0, value]], np.float32)
-        verdict = judge(left, right)
-        sections.append(f"# {value} in place of 0\n\n{outline(verdict.document())}")
-
-    snapshot("compare/keys-of-a-verdict.txt", "\n".join(sections))
 
 
 def words_of(names: Iterable[str]) -> set[str]:
