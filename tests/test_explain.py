@@ -164,12 +164,6 @@ def test_words_that_readers_ask_for_find_their_entry():
     assert {asked: entry_of(asked).word for asked in expected} == expected
 
 
-def test_completion_offers_the_words(in_process):
-    request = {"COMP_WORDS": "embcli explain one", "COMP_CWORD": "2"}
-    ran = in_process.ok(_EMBCLI_COMPLETE="complete_bash", **request)
-    assert ran.text.split() == ["one-hot"]
-
-
 # --- pages and data -------------------------------------------------------------------------------
 
 
