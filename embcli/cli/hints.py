@@ -37,12 +37,12 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     parts = [lower, *re.split("[-_]", lower)]
     meant = [known[part] for part in parts if part in known]
     near = nearest(first, known)
-    later = [word for word in words[1:2] if word in commands]
+    second = "".join(words[1:2])
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
         quoted = shlex.quote(first[:60])
         hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
-    elif later:
-        hint = f"The command comes first: embcli {later[0]} --help"
+    elif second in commands:
+        hint = f"The command comes first: embcli {second} --help"
     elif meant:
         hint = f"Did you mean embcli {meant[0]}? embcli --help"
     elif lower in named():

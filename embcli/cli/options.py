@@ -97,9 +97,11 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
     else:
         info = typer.Argument(**settings)
     marks = Marks(_SHOWN_IN[words.get("shown_in", "all formats")], "is_read" in words)
-    annotation = Annotated[annotation, info, marks]
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[annotation, info, marks],
     )
 
 
@@ -154,8 +156,7 @@ def _made_from_input(encoding: str | None) -> str | None:
 
     Nothing else can read standard input then.
     """
-    kinds = "|".join(names.MADE_FROM_TEXT)
-    match = re.fullmatch(f"({kinds}):-(:.*)?", encoding or "")
+    match = re.fullmatch(f"({'|'.join(names.MADE_FROM_TEXT)}):-(:.*)?", encoding or "")
     if match is None:
         return encoding
     if sys.stdin is None or sys.stdin.isatty():
