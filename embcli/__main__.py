@@ -144,7 +144,7 @@ def main() -> int:
 
 def _is_explained(error: BaseException) -> bool:
     """Print the sentence for an error, and return whether there is one."""
-    is_debugged = variable("EMBCLI_DEBUG") == "1"
+    is_debugged = variable("EMBCLI_DEBUG", None) == "1"
     package = str(getattr(error, "name", ""))
     is_ours = package.startswith("embcli")
     if isinstance(error, ImportError) and not is_ours and not ran_out(error):

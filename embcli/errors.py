@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
-from embcli.names import MatrixShape, Strings, Variable
+from embcli.names import Extra, MatrixShape, Strings, Variable
 from embcli.wording import Parameter, Sentence, in_bytes, nearest, shortened
 
 Item = TypeVar("Item")
@@ -128,7 +128,7 @@ class MissingDataError(OutputError, AttributeError):
     """
 
 
-def missing_extra(what: str, extra: str, error: Exception | None = None) -> str:
+def missing_extra(what: str, extra: Extra, error: Exception | None = None) -> str:
     """Return the sentence for a package that is missing, or whose import raises an error.
 
     `extra` is the extra of embcli that installs the package.
@@ -245,13 +245,13 @@ def check_choices(parameter: str, chosen: Iterable[str], names: Iterable[str]) -
     return choices
 
 
-def variable(name: Variable, choices: Iterable[str] = ()) -> str:
+def variable(name: Variable, choices: Iterable[str] | None) -> str:
     """Return the value of a variable of the environment; empty if it has none.
 
-    Raises RangeError for a value that is not one of the choices, if there are some.
+    Raises RangeError for a value that is not one of the choices; None stands for any value.
     """
     value = os.environ.get(name, "")
-    if value and choices:
+    if value and choices is not None:
         check_choice(name, value, choices)
     return value
 

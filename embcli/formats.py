@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from embcli.names import OUTPUTS, Strings
+from embcli.names import OUTPUTS, Extra, Strings
 from embcli.positions import kind_named
 
 PictureFormat = Literal["svg", "html", "png"]  # pages with colours, for a file
@@ -92,7 +92,7 @@ class Format(NamedTuple):
     binary: bool = False
     one_matrix: bool = False  # whether it has room for one matrix only
     # Some formats need a package, which one of embcli's extras installs: (package, extra).
-    extra: tuple[str, str] | None = None
+    extra: tuple[str, Extra] | None = None
 
 
 ROWS = (

@@ -55,9 +55,11 @@ Fault = Literal[
 ]
 FaultGroup = Literal["findings", "alarms", "all", "none"]  # several of them, by one name
 MadeFromText = Literal["words", "words1", "bpe"]  # what an encoding is made of a text by
+Extra = Literal["models", "arrow", "pictures", "explore", "transformers"]  # packages of embcli
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
-# What the environment can set; `explain environment` says what each is for.
+# What the environment can set; `explain environment` says what each is for, and `variable` of
+# errors.py has the values where it reads one.
 Variable = Literal[
     "EMBCLI_FORMAT", "EMBCLI_THEME", "EMBCLI_CACHE_DIR", "EMBCLI_ASK", "EMBCLI_DEBUG"
 ]
@@ -82,14 +84,12 @@ COMPARED: Strings = (*STEPS, *OUTPUTS, "cost", "all")  # what a comparison can s
 FAULTS: Strings = get_args(Fault)
 FAULT_GROUPS: Strings = get_args(FaultGroup)
 
-# An encoding that is made from a text is one of these, a colon, and the path of the text; a list of
-# encodings spells it like this, or leaves it out.
+# How the encodings that are made from a text are spelled.
 MADE_FROM_TEXT: dict[MadeFromText, str] = {
     "words": "words:TEXTFILE",
-    "words1": "",
+    "words1": "words1:TEXTFILE",
     "bpe": "bpe:TEXTFILE:N",
 }
-SPELLED_FROM_TEXT = tuple(filter(None, MADE_FROM_TEXT.values()))
 ENCODINGS = (
     "gpt2",
     "r50k_base",

@@ -213,8 +213,8 @@ def seeded_for(
 ) -> Opened:
     """Return a seeded model that is just large enough for these IDs.
 
-    V is by default the largest ID + 1, or for text that of the encoding, and D is 5. The layer is
-    not kept, and there is one position.
+    V is by default the largest ID + 1, or for text that of the encoding. The layer is not kept, and
+    there is one position.
 
     >>> seeded_for([2, 3, 1]).shape
     (4, 5)

@@ -50,7 +50,7 @@ class Store:
 
         If there is neither, it returns None, and a note says so.
         """
-        named = variable("EMBCLI_CACHE_DIR")
+        named = variable("EMBCLI_CACHE_DIR", None)
         if named:
             return cls(Path(named))
         from platformdirs import user_cache_path

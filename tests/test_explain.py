@@ -16,6 +16,7 @@ import torch
 
 import embcli
 from embcli import files, formats, names
+from embcli.cli.app import COMMANDS, command_line
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.names import FAULTS
@@ -153,15 +154,6 @@ def test_each_name_leads_to_its_entry_so_none_is_explained_twice():
                 assert entry_of(f" {name.upper().replace('-', ' ')}") == entry
 
 
-def test_a_word_goes_before_an_item_of_its_name():
-    assert entry_of("html").word == "svg, html, png"
-    assert entry_of("cosine").part == "What is in a matrix"
-
-
-def test_marks_of_a_question_do_not_count():
-    assert entry_of("one-hot?") == entry_of("one-hot")
-
-
 def test_words_after_each_other_are_one_word(in_process):
     apart = in_process.ok("explain", "input", "embedding").text
     assert apart == in_process.ok("explain", "input embedding").text
@@ -170,12 +162,6 @@ def test_words_after_each_other_are_one_word(in_process):
 def test_words_that_readers_ask_for_find_their_entry():
     expected = data(__name__)["asked"]
     assert {asked: entry_of(asked).word for asked in expected} == expected
-
-
-def test_completion_offers_the_words(in_process):
-    request = {"COMP_WORDS": "embcli explain one", "COMP_CWORD": "2"}
-    ran = in_process.ok(_EMBCLI_COMPLETE="complete_bash", **request)
-    assert ran.text.split() == ["one-hot"]
 
 
 # --- pages and data -------------------------------------------------------------------------------
@@ -231,12 +217,23 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 
 def test_each_command_format_finding_and_dtype_is_explained():
     assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS, *get_args(Level)}
+    assert {f"unused.{reason}" for reason in get_args(names.Unused)} <= {*NAMES}
     words = re.findall(r"\w+", entry_of("formats").text)
     assert {*formats.FORMATS, *formats.ALIASES} <= {*words}
     text = entry_of("files of models").text
     assert [each.name for each in files._FORMATS if each.name not in text] == []
     dtypes = load_facts("safetensors.json")["names"]
     assert {name for name in dtypes if "F" in name} <= {*re.findall(r"\w+", text)}
+
+
+def test_the_status_of_a_no_is_explained_with_each_verb_that_can_answer_no():
+    folder = ROOT / "embcli" / "verbs"
+    can_answer_no = set()
+    for path in folder.rglob("*.py"):
+        if re.search(r"def (_why_no|status)\(self", path.read_text()):
+            can_answer_no.add(path.relative_to(folder).parts[0].removesuffix(".py"))
+    statuses = {block.name: block.text for block in entry_of("exit status").blocks}
+    assert {*re.findall(r"\w+", statuses["1"])} & COMMANDS.keys() == can_answer_no
 
 
 # Command lines whose headings and titles are explained.
@@ -303,13 +300,32 @@ def test_each_word_of_a_heading_is_explained(line, named_files, in_process):
 
 
 def test_each_variable_each_error_and_each_extra_is_explained():
-    sources = "".join([path.read_text() for path in ROOT.rglob("embcli/**/*.py")])
-    variables = re.findall(r"\bEMBCLI_[A-Z]+(?:_[A-Z]+)*", sources)
+    files = [path for path in ROOT.rglob("embcli/**/*.py") if path.name != "names.py"]
+    sources = "".join([path.read_text() for path in files])
+    variables = re.findall(r"\bEMBCLI_[A-Z_]*[A-Z]", sources)
+    settings = " ".join([block.name for block in entry_of("environment").blocks])
     errors = [name for name in embcli.__all__ if name.endswith("Error")]
     assert {*variables} == {*get_args(names.Variable)}
-    made = {f"{kind}:" for kind in names.MADE_FROM_TEXT}
+    assert {*variables} == {*re.findall(r"EMBCLI_\w+", settings)}
+    made = {f"{kind}:" for kind in get_args(names.MadeFromText)}
     assert {*variables, *errors, *made} <= {*NAMES}
 
     project = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2]
     extras = re.findall(r"^(\w+) = \[", project.partition("\n[")[0], re.MULTILINE)
-    assert {*extras} - {"families", "llama", "test"} <= {*NAMES}  # These are for tests.
+    of_embcli = get_args(names.Extra)
+    assert {*extras} == {*of_embcli, "all", "families", "llama", "test"}
+    assert {*of_embcli, "all"} <= {*NAMES}  # The others are for tests.
+    assert f'all = ["embcli[{",".join(of_embcli)}]"]' in project
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_each_choice_of_an_option_is_explained_where_the_option_is(verb):
+    command = command_line().commands[verb]
+    context = command.make_context(verb, [], resilient_parsing=True)
+    for option in command.params:
+        flag = option.opts[0]
+        choices = {item.value for item in option.shell_complete(context, "")}
+        pages = [" ".join([*each.names, each.text, *examples_of(each)]) for each in ENTRIES]
+        texts = [page for page in pages if flag in page]
+        words = re.findall(r"[\w-]+", " ".join(texts).casefold())
+        assert choices <= {*words, "", "-"} or flag == option.name, flag

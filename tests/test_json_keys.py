@@ -6,19 +6,17 @@ They stand in tests/pages/VERB/keys.txt, below each command line.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from embcli.cli.app import command_line
-from embcli.names import ENCODINGS
-from embcli.verbs.compare.pair import judge
+from embcli.cli.app import COMMANDS
+from embcli.names import ENCODINGS, FAULTS, LayerName, Unused
 from embcli.verbs.explain import named
 from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
@@ -26,9 +24,12 @@ from tests.snapshots import PAGES
 from tests.transcripts import answered, command_lines
 
 FILES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.glob("*/keys.txt"))
+VERBS = sorted({name.partition("/")[0] for name in FILES})
 JSON = " -f json"
 # A gradient has no lines.
 NOT_BY_ROWS = ("compare --gradient", "compare --learning-rate")
+# Keys that data need not have.
+OF_DATA = {"score", *ENCODINGS, *FAULTS, *get_args(LayerName), *get_args(Unused)}
 WITHOUT_DOCUMENT = {"cache", "decode", "explain", "explore", "tour"}
 
 
@@ -126,9 +127,7 @@ def test_documents_have_the_keys_of_the_snapshot_and_no_others(in_process, snaps
 
 
 def test_every_verb_that_has_a_document_has_a_snapshot():
-    verbs = {name.partition("/")[0] for name in FILES}
-    commands = command_line().commands
-    assert verbs == set(commands) - WITHOUT_DOCUMENT
+    assert {*VERBS} == COMMANDS.keys() - WITHOUT_DOCUMENT
 
 
 def commands_by_rows() -> list[str]:
@@ -162,24 +161,44 @@ def test_a_line_of_ndjson_is_a_row_of_the_document_with_its_vectors(in_process, 
     assert lines == rows_of(document)
 
 
-def test_a_verdict_has_the_same_keys_whatever_differs(snapshot):
-    left = np.zeros((1, 2), np.float32)
-    sections = []
-    for value in (1.0, math.inf, math.nan, -0.0):
-        right = np.array([[0, value]], np.float32)
-        verdict = judge(left, right)
-        sections.append(f"# {value} in place of 0\n\n{outline(verdict.document())}")
-
-    snapshot("compare/keys-of-a-verdict.txt", "\n".join(sections))
+def words_of(names: Iterable[str]) -> set[str]:
+    """Return the parts of names such as `gradient.verdict.values`, or of paths."""
+    return {*re.findall(r"[a-z][\w-]*", " ".join(names))}
 
 
-def test_keys_are_explained_and_what_is_explained_as_a_key_is_one():
-    pages = "".join([(PAGES / name).read_text() for name in FILES])
-    paths = re.findall(r"^(\S+): ", pages, re.MULTILINE)
-    keys = {*re.findall(r"[\w-]+", " ".join(paths))}
-    explained = {part for name in named() for part in name.split(".")}
-    assert keys - explained - {*ENCODINGS} == set()
+def explained_keys(verb: str) -> set[str]:
+    """Return the keys that `explain` has of this verb; of "" those that are of several.
 
-    items = [block.name for word in ("run", "fields") for block in named()[word].blocks]
-    of_cells = {"input_id", "target_id", "input_token", "target_token"}  # in csv and tsv
-    assert {*re.findall(r"[\w-]+", " ".join(items))} - keys == of_cells
+    An item of a verb names it before its first colon.
+    """
+    found = []
+    for block in [*named()["run"].blocks, *named()["fields"].blocks]:
+        owners = words_of([block.text.partition(":")[0]]) & COMMANDS.keys()
+        if verb in (owners or [""]):
+            found.append(block.name)
+    return words_of(found)
+
+
+def keys_in_documents(verb: str) -> set[str]:
+    """Return the keys of a verb in its snapshot."""
+    page = (PAGES / verb / "keys.txt").read_text()
+    return words_of(re.findall(r"^(\S+): ", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_key_of_a_verb_is_explained_as_its_key_or_as_one_of_several(in_process, verb):
+    matrices = {block.name: block.text for block in named()["matrices"].blocks}
+    own = explained_keys(verb)
+    explained = own | explained_keys("") | words_of([matrices.get(verb, "")])
+
+    keys = keys_in_documents(verb)
+    for line in command_lines(f"{verb}/keys.txt"):
+        csv = in_process(*line.removesuffix(JSON).split(), "-f", "csv").text
+        keys |= words_of(csv.splitlines()[:1])
+
+    assert keys - explained - OF_DATA == set()
+    assert own - keys - OF_DATA == set()
+
+
+def test_what_is_explained_as_a_key_of_several_verbs_is_one():
+    assert explained_keys("") - set().union(*map(keys_in_documents, VERBS)) == set()

@@ -103,7 +103,7 @@ SUGGESTIONS = [
 CURES = [(f"embcli {line}", "") for line in dict.fromkeys(HINTS["commands"].values())]
 for table in HINTS.values():
     for row in table if isinstance(table, list) else ():
-        cure = row["cure"].replace(" {word}", f" {row['words'][0]}")
+        cure = row["cure"].replace(" {word}", f" {row.get('words', 'x')[0]}")
         CURES += [(cure, name) for name in row.get("commands", [""])]
 
 

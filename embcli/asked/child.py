@@ -273,38 +273,50 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except Exception as error:
         return {**facts, "failure": _failure(error)}
 
-    # Numbers are drawn; a counter is set.
-    missing = [
-        name
-        for name in found["missing_keys"]
-        if model.get_parameter_or_buffer(name).is_floating_point()
-    ]
-    mismatched = found["mismatched_keys"]
-    unexpected = found["unexpected_keys"]
     faults = []
     if kind.config_class not in (type(config), *config.sub_configs.values()):
         faults.append(
             f"config.json is of {config.model_type}, "
             f"its class {kind.__name__} of {kind.config_class.model_type}"
         )
-    if is_quantised:
-        if not unexpected:
-            faults.append("config.json has a quantization_config; no tensor is quantised")
-        missing = [name for name in missing if not _is_in_parts(name, unexpected)]
-        mismatched = [each for each in mismatched if not _is_in_parts(each[0], unexpected)]
-        unexpected = []
+    if is_quantised and not found["unexpected_keys"]:
+        faults.append("config.json has a quantization_config; no tensor is quantised")
     return {
         **facts,
+        **_unfit(model, found, is_quantised),
         "faults": faults,
-        "missing": sorted(missing),
-        "unexpected": sorted(unexpected),
-        "mismatched": sorted(mismatched),
         "ties": dict(model.all_tied_weights_keys),
         "token": _name_of(model, model.get_input_embeddings),
         "head": _name_of(model, model.get_output_embeddings),
         "body": "" if model.base_model is model else model.base_model_prefix,
         "ones": _ones(model),
     }
+
+
+def _unfit(model: Any, found: Facts, is_quantised: bool) -> Facts:
+    """Return the tensors that the files and the class do not both have in the same shape.
+
+    A quantised weight that is stored in parts is not missing.
+    """
+    unexpected = sorted(found["unexpected_keys"])
+    mismatched = sorted(found["mismatched_keys"])
+    # Numbers are drawn; a counter is set.
+    missing = [
+        name
+        for name in sorted(found["missing_keys"])
+        if model.get_parameter_or_buffer(name).is_floating_point()
+    ]
+    if is_quantised:
+        missing = [name for name in missing if not _is_in_parts(name, unexpected)]
+        mismatched = [each for each in mismatched if not _is_in_parts(each[0], unexpected)]
+        unexpected = []
+    return {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
+
+
+def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
+    """Return whether other tensors are those of a weight: `q_proj.qweight` of `q_proj.weight`."""
+    module = name.rpartition(".")[0] + "."
+    return any(each.startswith(module) for each in unexpected)
 
 
 def _failure(error: Exception) -> str:
@@ -339,12 +351,6 @@ def _ones(model: Any) -> list[str]:
                 end = re.sub(r"(?<=\.)\d+(?=\.)", "*", f".{name}.weight")
                 ends.add(end.removeprefix(f".{model.base_model_prefix}"))
     return sorted(ends)
-
-
-def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
-    """Return whether a quantised weight is stored as other tensors: `q_proj.qweight`, ..."""
-    module = name.rpartition(".")[0] + "."
-    return any(each.startswith(module) for each in unexpected)
 
 
 def _described_class(folder: str) -> Any:

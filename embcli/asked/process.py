@@ -70,7 +70,7 @@ def why_not() -> str:
     """Return why nothing can be asked; empty if it can."""
     from importlib.util import find_spec
 
-    if variable("EMBCLI_ASK") == "0":
+    if variable("EMBCLI_ASK", ("0", "1")) == "0":
         return "EMBCLI_ASK is 0"
     if sys.version_info < (3, 11):
         return "needs Python 3.11"

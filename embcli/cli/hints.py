@@ -2,7 +2,7 @@
 
 `app` asks for them when the list of commands, a command's arguments or Typer refuse a word. The
 words of the field, with the options and commands that embcli has for them, and the cures are in
-`data/hints.json`; encodings and kinds of positions are where embcli itself has them.
+`data/hints.json`; names of encodings, positions and matrices are where embcli itself has them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from embcli.cli.console import say
 from embcli.cli.options import spellings
 from embcli.errors import InputError
 from embcli.formats import CONTENTS, formats_for
-from embcli.names import ENCODINGS
+from embcli.names import ENCODINGS, MADE_FROM_TEXT, MATRICES
 from embcli.positions import NAMES
 from embcli.wording import load_facts, nearest
 
@@ -37,12 +37,12 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     parts = [lower, *re.split("[-_]", lower)]
     meant = [known[part] for part in parts if part in known]
     near = nearest(first, known)
-    later = [word for word in words[1:2] if word in commands]
+    second = "".join(words[1:2])
     if os.access(first, os.F_OK) or re.search(r"[./][\w-]+$", first):
         quoted = shlex.quote(first[:60])
         hint = f"embcli info {quoted} shows a model, embcli tokenize --file {quoted} a text"
-    elif later:
-        hint = f"The command comes first: embcli {later[0]} --help"
+    elif second in commands:
+        hint = f"The command comes first: embcli {second} --help"
     elif meant:
         hint = f"Did you mean embcli {meant[0]}? embcli --help"
     elif lower in named():
@@ -134,7 +134,12 @@ def _cure_of_value(error: Any, parameter: Any, words: Sequence[str], command: st
 
 def cure_of_words(table: str, words: Sequence[str], command: str = "") -> str:
     """Return what would be right instead of words that stand for the same, or ""."""
-    own_names = {"encodings": "|".join(ENCODINGS), "kinds of positions": "|".join(NAMES)}
+    own_names = {
+        "encodings": "|".join(ENCODINGS),
+        "kinds of positions": "|".join(NAMES),
+        "matrices": "|".join(MATRICES),
+        "vocabularies of a text": f"({'|'.join(MADE_FROM_TEXT)}):.*",
+    }
     for kind, pattern in (own_names | _FACTS["kinds"]).items():
         if words and all(re.fullmatch(pattern, word, re.IGNORECASE) for word in words):
             return _cure(table, kind, command, shlex.quote(words[0]))
@@ -182,8 +187,11 @@ def _by_flag(parameters: Sequence[Any]) -> dict[str, Any]:
 
 
 def _cure(table: str, word: str, command: str = "", typed: str = "") -> str:
-    """Return what a table has for a word of a command, or ""; without commands a row is for all."""
+    """Return what a table has for a word of a command, or "".
+
+    A row without commands is for all of them, and one without words for all words.
+    """
     for row in _FACTS.get(table, ()):
-        if word in row["words"] and command in row.get("commands", [command]):
+        if word in row.get("words", [word]) and command in row.get("commands", [command]):
             return str(row["cure"].format(word=typed, command=command))
     return ""

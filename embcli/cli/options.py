@@ -31,7 +31,7 @@ _FACTS = vars(names) | {
     "JOINED_KINDS": ", ".join(JOINED_KINDS),
     "FAULTS": ", ".join((*names.FAULT_GROUPS, *names.FAULTS)),
     "FORMATS": or_list(tuple(FORMATS)),
-    "MADE_FROM_TEXT": ", or ".join(names.SPELLED_FROM_TEXT),
+    "MADE_FROM_TEXT": or_list(tuple(names.MADE_FROM_TEXT.values())),
 }
 _SHOWN_IN: dict[str, Strings] = {
     "all formats": tuple(FORMATS),
@@ -92,14 +92,16 @@ def as_flag(name: str, annotation: Any, default: Any, owners: Sequence[str]) -> 
         settings |= further
 
     if "panel" in words:
-        own_flag = f"--{name.replace('_', '-')}"
-        info = typer.Option(*(flags or [own_flag]), rich_help_panel=words["panel"], **settings)
+        flags = flags or [f"--{name.replace('_', '-')}"]
+        info = typer.Option(*flags, rich_help_panel=words["panel"], **settings)
     else:
         info = typer.Argument(**settings)
     marks = Marks(_SHOWN_IN[words.get("shown_in", "all formats")], "is_read" in words)
-    annotation = Annotated[annotation, info, marks]
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[annotation, info, marks],
     )
 
 
@@ -130,8 +132,8 @@ def _explained_words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
     from embcli.verbs.explain import named
 
-    plain = {name for name in named() if re.fullmatch(r"\w[\w.-]*", name)}
-    return sorted(name for name in plain if name.startswith(incomplete))
+    known = [name for name in named() if name.startswith(incomplete)]
+    return sorted(name for name in known if re.fullmatch(r"\w[\w.-]*", name))
 
 
 def _models(incomplete: str) -> list[str]:
@@ -154,14 +156,14 @@ def _made_from_input(encoding: str | None) -> str | None:
 
     Nothing else can read standard input then.
     """
-    kind, _, place = (encoding or "").partition(":")
-    if kind not in names.MADE_FROM_TEXT or place.partition(":")[0] != "-":
+    match = re.fullmatch(f"({'|'.join(names.MADE_FROM_TEXT)}):-(:.*)?", encoding or "")
+    if match is None:
         return encoding
     if sys.stdin is None or sys.stdin.isatty():
         example = f"{names.PROGRAM} weights --encoding words:- < story.txt"
         raise InputError(f"{encoding} needs a text that is piped in, as in: {example}")
     sys.stdin = None
-    return f"{kind}:{place.replace('-', '/dev/stdin', 1)}"
+    return f"{match[1]}:/dev/stdin{match[2] or ''}"
 
 
 DEFAULT_ENCODINGS = [names.DEFAULT_ENCODING]

@@ -36,7 +36,7 @@ from embcli.encodings.tiktoken import (
     import_tiktoken,
 )
 from embcli.errors import InputError, Notes, RangeError
-from embcli.names import MADE_FROM_TEXT, SPELLED_FROM_TEXT
+from embcli.names import MADE_FROM_TEXT
 from embcli.wording import Sentence, load_facts, nearest
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ _of_tiktoken = lru_cache(TiktokenEncoding)
 
 
 def _unknown_error(name: str, known: list[str]) -> RangeError:
-    cure = f"encodings are {', '.join(DEFINITIONS)}, {' and '.join(SPELLED_FROM_TEXT)}"
+    cure = f"encodings are {', '.join([*DEFINITIONS, *MADE_FROM_TEXT.values()])}"
     near = nearest(name, known)
     if near:
         cure = f"did you mean {near}?"

@@ -32,6 +32,7 @@ from embcli.page.svg import CELL, CRISP, LINE
 from embcli.page.table import GAP, Label, label_versions, ruled
 from embcli.wording import in_line
 
+_SHORTEST_STRIP = 16  # cells, below which labels make room
 WIDEST = 4  # the most cells of a number
 _PICTURE_LINES = 36  # which strips of few rows fill
 SLIDE_STRIPS = 12  # lines that they fill on a slide
@@ -171,8 +172,7 @@ class Fit(NamedTuple):
 
 def _round_numbers(numbers: np.ndarray, room: float) -> list[int]:
     """Return the places of round numbers, (n,), if a tick takes the room of so many numbers."""
-    fitting = [step for step in _TICKS if step >= room]
-    step = min(fitting, default=_TICKS[-1])
+    step = min((step for step in _TICKS if step >= room), default=_TICKS[-1])
     return np.flatnonzero(numbers % step == 0).tolist()
 
 
@@ -234,13 +234,12 @@ class Strips(Composite):
 
         If a strip would be too short to be of use, tokens are shortened, and then omitted.
         """
-        shortest_strip = 16
         count = len(self.blocks)
         for version in label_versions(self.labels):
             label_cells = sum(label.width + GAP for label in [*version, *self.trailing])
             bar_cells = count * (1 + GAP)
             cells = (width + GAP - label_cells - bar_cells) // count - GAP
-            if cells >= shortest_strip:
+            if cells >= _SHORTEST_STRIP:
                 break
         return version, max(cells, 1)
 
@@ -252,7 +251,6 @@ class Strips(Composite):
         density = density_of(console)
         medium = medium_of(console)
         columns = len(self.numbers)
-        available = max(cells, min(columns, cells_of_slide))
         rows = max(len(self.blocks[0].values), 1)
         height = rows
         if self.lines is not None:
@@ -265,29 +263,27 @@ class Strips(Composite):
         highest = height // rows if density.columns_per_cell > 1 else 1
         if self.square:
             # A line is as high as two cells are wide.
-            available = cells_of_slide
-            rows_needed = max(rows_needed, math.ceil(2 * columns / available))
+            rows_needed = max(rows_needed, math.ceil(2 * columns / cells_of_slide))
             if colors_of(console):  # Characters would only be repeated.
-                highest = min(height // rows, available // (2 * columns))
+                highest = min(height // rows, cells_of_slide // (2 * columns))
         rows_per_line = min(rows_needed, density.rows_per_line)
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _cells(highest)
 
-        is_picture = medium.is_file or medium.has_fine_cells
-        is_sampled = self.lines is not None or not is_picture
-        fit = Fit.of(columns, available, density.columns_per_cell)
-        if medium.height and medium.has_fine_cells:
-            fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         if self.square:
             bins = math.ceil(columns / row_step)
-            cells_of_line = 2 * lines_per_row * bins
-            width = math.ceil(cells_of_line / rows_per_line)
+            width = math.ceil(2 * lines_per_row * bins / rows_per_line)
             fit = Fit(bins, width, row_step, max(width // bins, 1))
+        else:
+            available = max(cells, min(columns, cells_of_slide))
+            fit = Fit.of(columns, available, density.columns_per_cell)
+            if medium.height and medium.has_fine_cells:
+                fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         return fit._replace(
             rows_per_line=rows_per_line,
             lines_per_row=lines_per_row,
             row_step=row_step,
-            is_sampled=is_sampled,
+            is_sampled=self.lines is not None or not (medium.is_file or medium.has_fine_cells),
         )
 
     def _strips(
@@ -299,9 +295,8 @@ class Strips(Composite):
         console: Console,
     ) -> Table:
         """Return the table of strips, without the colour bar."""
-        bounds = [0, *self.gaps, len(shown[0])]
         starts: list[int] = []  # the first row of each strip
-        for first, stop in pairwise(bounds):
+        for first, stop in pairwise([0, *self.gaps, len(shown[0])]):
             starts += range(first, stop, fit.rows_per_line)
 
         axis = self._axis(fit)
@@ -316,8 +311,7 @@ class Strips(Composite):
                 if density.columns_per_cell > 1:
                     line = fine_strip(numbers, scale, console, fit)
                 else:
-                    is_stacked = fit.rows_per_line > 1
-                    line = strip(numbers, scale, console, fit.cells_per_bin, is_stacked)
+                    line = strip(numbers, scale, console, fit.cells_per_bin, fit.rows_per_line > 1)
                 strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
@@ -408,8 +402,10 @@ class Strips(Composite):
         remarks = self._remarks_on_sharing(fit)
         largest = ColorScale.of(shown).limit
         if largest > scale.limit and not self.scale:
-            ends = "the scale ends at the 99.5th percentile"
-            remarks.append(f"{ends}; the largest here is {largest:.{self.precision}g}")
+            remarks.append(
+                "the scale ends at the 99.5th percentile; "
+                f"the largest here is {largest:.{self.precision}g}"
+            )
 
         marks = MARKS
         if medium_of(console).has_fine_cells:

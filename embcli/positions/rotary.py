@@ -78,9 +78,11 @@ def rotary(
 def columns_of_pairs(dim: int, pairing: Pairing) -> np.ndarray:
     """Return the first and the second column of each pair, (2, D/2) int64."""
     columns = np.arange(dim)
-    if pairing == "interleaved":
-        return columns.reshape(-1, 2).T
-    return columns.reshape(2, -1)
+    match pairing:
+        case "interleaved":
+            return columns.reshape(-1, 2).T
+        case "halves":
+            return columns.reshape(2, -1)
 
 
 def rotated_rows(

@@ -19,58 +19,37 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embcli.errors import InputError
 from embcli.names import Strings
 from embcli.result import Result
+from embcli.wording import DATA
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
-FOLDER = Path(__file__).parents[1] / "data" / "explain"
+FOLDER = DATA / "explain"
 # Words that do not tell what a question is about.
-_COMMON_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        a about actual actually after again all already also although always am an and any anybody
-        anyone anything are aren as at be because become becomes been before being belong best
-        better between both by call called calls came can cannot certain come comes completely
-        considered could couldn deal deals decide decided decides did didn differ difference
-        differences different differs directly do does doesn doing don done down during each earth
-        else embcli entire ever every everything everywhere exactly explain few find fine fit fits
-        for from get getting give given gives go goes good got had happen happens has hasn have
-        haven having he her here him his how i if in instead into is isn it its just kind know less
-        let like look looks make makes many maybe me mean means might mine more most much must my
-        myself need needed needs never nice nobody normally nothing of ok on once one only option
-        options or other our ours out over own people person please possible possibly problem
-        problems purpose put ran really reason rid said same say says see she should shouldn show
-        shows simply so solve solves some somebody someone something sort stand stands still stuff
-        such take takes tell than thanks that the their theirs then there these they thing things
-        this those though three through to too tried try two understand up us use used using usually
-        versus vs want was wasn way we well weren what when where whether which while who whole whom
-        whose why will with won work works would wouldn yet you your yours arent cant didnt
-        diffrence diffrent doesnt dont hows idk im isnt ive lets shouldnt thats wat whats wheres
-        whos whys wont wouldnt
-        """,
-    )
-)
+_COMMON_WORDS = frozenset((DATA / "common_words.txt").read_text("utf-8").split())
 # A question for a difference becomes "one vs another".
 _DIFFERENCE = re.compile(r"\bdiff\w*rences? between (.+?) and\b", re.IGNORECASE)
 _COMPARING = re.compile(r"\b(?:vs|versus|or|(?:differs?|different) from)\b", re.IGNORECASE)
-_OF_WORDS = 0.4  # the part of an entry's likeness that is of its words, not of one name or question
-_ALIKE = 6  # the power of likenesses that are added: the higher, the more the best one counts
-_LEVEL = 0.89  # the share of the nearness of the nearest entry from which another is as near
-_CLEAR = 0.8  # how near an entry must be that only its name tells of
-_LEAST = 0.35  # how near an entry must be to be offered; half as near as the nearest, too
+_MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
+
+# How like a question an entry is: 1 if one of its own questions has the same words.
+_SHARE_OF_TEXT = 0.4  # of an entry's text in that; its names and questions have the rest
+_POWER = 6  # of the likenesses that are added: the higher, the more the best one counts
+# How near entries must be, from 0 to 1.
+_OFFERED = 0.35  # as a candidate; it must be half as near as the nearest, too
+_AS_NEAR = 0.89  # to be as good as the nearest, as a share of its nearness
+_CLEARLY_NEAR = 0.8  # if only a name is common to the question and the entry
 _MOST_CANDIDATES = 5
 _MOST_NEXT = 2  # entries that are named below one that answers
-_MARKS = "?!.,;\"'`\u2018\u2019\u201c\u201d"  # around a name
-_SPELLING = 0.81  # how similar the spelling of a name must be to that of a known one, from 0 to 1
-_TYPO = 0.88  # and that of a question's word: one wrong letter in nine, one missing in five
+# How similar the spelling must be to that of what is known, from 0 to 1.
+_SIMILAR_NAME = 0.81
+_SIMILAR_WORD = 0.88  # in a question: one wrong letter in nine, one missing in five
 
 
 class Block(NamedTuple):
@@ -251,13 +230,13 @@ def _answers(asked: frozenset[str]) -> list[Entry]:
     best = max(near.values())
     rarest = max(sorted(asked), key=_rarity)
     leading = [entry for entry in near if entry.is_named_by({rarest})]
-    leading += [entry for entry in near if near[entry] >= _LEVEL * best and entry not in leading]
+    leading += [entry for entry in near if near[entry] >= _AS_NEAR * best and entry not in leading]
     same = [entry for entry in near if asked in entry.phrases]
     if len(same) == 1:
         leading = same
     for entry in leading:
         has_two = any(len(asked & phrase) > 1 for phrase in entry.phrases)
-        if not has_two and (best < _CLEAR or not entry.is_named_by(asked)):
+        if not has_two and (best < _CLEARLY_NEAR or not entry.is_named_by(asked)):
             return []
     return leading if len(leading) <= 2 else []
 
@@ -272,7 +251,7 @@ def _nearest(asked: frozenset[str]) -> dict[Entry, float]:
         return {}
     share = _size(asked & _known_words()) / _size(asked)
     nearness = {entry: share * _likeness(asked, entry) for entry in entries()}
-    least = max(_LEAST, max(nearness.values()) / 2)
+    least = max(_OFFERED, max(nearness.values()) / 2)
     nearest = sorted(nearness, key=nearness.__getitem__, reverse=True)[:_MOST_CANDIDATES]
     return {entry: nearness[entry] for entry in nearest if nearness[entry] >= least}
 
@@ -286,7 +265,7 @@ def _asked_words(question: str) -> frozenset[str]:
 def _known_word(word: str) -> str:
     if word in _known_words():
         return word
-    [known] = difflib.get_close_matches(word, _known_words(), 1, _TYPO) or [word]
+    [known] = difflib.get_close_matches(word, _known_words(), 1, _SIMILAR_WORD) or [word]
     return known
 
 
@@ -305,9 +284,9 @@ def _likeness(asked: frozenset[str], entry: Entry) -> float:
     size = _size(asked)
     shared = [phrase for phrase in entry.phrases if not asked.isdisjoint(phrase)]  # one in twenty
     alike = [2 * _size(asked & phrase) / (size + _size(phrase)) for phrase in shared]
-    of_phrases = math.pow(math.fsum(each**_ALIKE for each in alike), 1 / _ALIKE)
+    of_phrases = math.pow(math.fsum(each**_POWER for each in alike), 1 / _POWER)
     of_words = _size(asked & entry.stems) / size
-    return (1 - _OF_WORDS) * of_phrases + _OF_WORDS * of_words
+    return (1 - _SHARE_OF_TEXT) * of_phrases + _SHARE_OF_TEXT * of_words
 
 
 @cache
@@ -345,7 +324,7 @@ def _not_explained(word: str) -> InputError:
     # Common words alone are no name that is spelled wrong.
     known = _by_plain_name() if _telling_words(word) else {}
     *_, telling = _parts(word)
-    close = difflib.get_close_matches(_plain(telling), known, cutoff=_SPELLING)
+    close = difflib.get_close_matches(_plain(telling), known, cutoff=_SIMILAR_NAME)
     near = dict.fromkeys(known[name].word for name in close)
     wrong = "{word} {given!r} is not explained, and no entry is near it"
     if near:

@@ -23,6 +23,8 @@ from embcli.seeded_layers.seeded import check_seed
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.pair import Outputs, Pair, decimals
 
+_MOST_NUMBERS = 4096  # of a weight that a document has without being asked
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Outputs, Result, verb="compare"):
@@ -71,8 +73,7 @@ class Comparison(Outputs, Result, verb="compare"):
 
     def _weight_in_document(self, name: str, weight: np.ndarray) -> Any:
         """Return a weight as nested lists; a large one is None, unless it was asked for."""
-        small = 4096  # numbers
-        if weight.size <= small or name in (self.show or ()):
+        if weight.size <= _MOST_NUMBERS or name in (self.show or ()):
             return decimals(weight)
         return None
 

@@ -162,10 +162,10 @@ def positions(
     """Return what positions become: rows (T, D), rotary angles, or relative distances.
 
     Unless `kind` is given, it is the model's own; of seeded layers, learned. T is the context
-    length, of relative positions 16; unless it is given, a page shows positions 0 to 15.
-    `similarity` returns their cosines or dot products, (T, T), by `metric`; unless it is given,
-    cosines for a checkpoint, and dot products for seeded layers. Raises InputError for an option
-    that this kind does not have, and LayerError for an odd D of rotary positions.
+    length; unless it is given, it is short for relative positions, and a page shows the first ones
+    of the others. `similarity` returns their cosines or dot products, (T, T), by `metric`; unless
+    it is given, cosines for a checkpoint, and dot products for seeded layers. Raises InputError for
+    an option that this kind does not have, and LayerError for an odd D of rotary positions.
 
     >>> import embcli
     >>> table = embcli.seeded(dim=4).positions("sinusoidal", context_length=2)
