@@ -60,7 +60,7 @@ def relative(
         name="distances",
         rows=chosen_columns,
         columns=columns,
-        heading=f"The rows of the layer, {shape_of_layer}",
+        heading=f"The layer, {shape_of_layer}",
         label="distance",
         row_numbers=np.arange(-largest, largest + 1),
     )

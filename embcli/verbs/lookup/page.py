@@ -16,6 +16,7 @@ from rich.text import Text
 
 from embcli.numerics.steps import Term
 from embcli.page import (
+    Flow,
     Label,
     Matrix,
     Note,
@@ -53,9 +54,6 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         yield safe_text("Nothing to look up: there are no tokens.")
         return
     width = options.max_width
-    if lookup.draw:
-        yield from _drawing(lookup, width)
-
     lines = len(lookup.shown)  # lines per token
     lines_elsewhere = (lines + 1) * _MOST_TOKENS
     if lookup.style.heat:
@@ -73,7 +71,13 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
             rows = 0
     tokens = max(rows // lines, _FEWEST_TOKENS)
     is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
-    yield from _table(lookup, tokens, is_spaced)
+    table = _table(lookup, tokens, is_spaced)
+    if lookup.draw:
+        yield Flow([list(_drawing(lookup, width)), list(table)])  # type: ignore[arg-type]
+        if not lookup.style.bare:
+            yield ""
+    else:
+        yield from table
     yield from remarks
     if lookup.trace is not None:
         yield from _trace(lookup, lookup.trace, width)
@@ -169,7 +173,7 @@ def _matrix(
         row_styles=row_styles * len(index),
         rows_left_out=omission(excerpt, "token", lookup.chosen),
         rows_parameter="only",
-        has_notes=not lookup.style.bare,
+        has_notes=not (lookup.draw or lookup.style.bare),
     )
 
 
@@ -266,10 +270,8 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     """Yield the token layer with the picked rows marked, and the positions where they go."""
     tokens = lookup.tokens
     vocabulary_size, dim = lookup.layers["token"].shape
-    yield title(
-        "Each ID picks a row of the token matrix: "
-        f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
-    )
+    size = f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
+    yield title(f"Each ID picks a row: {size}")
 
     index = lookup.chosen
     ids = tokens.ids[index]
@@ -306,7 +308,6 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         column="",  # the table below names columns
     )
     yield from omitted(picked.missing)
-    yield ""
 
 
 # --- the trace ---

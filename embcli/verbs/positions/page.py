@@ -34,6 +34,8 @@ from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
 
 _LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
+_LINES_AROUND = 10  # matrices, below the heading
+_LINES_AROUND_NARROW = 13  # those that are side by side on a terminal, whose notes take two lines
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
@@ -49,9 +51,11 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
         del heading[1:], notes[:]
     yield from heading
 
+    # Where lines are few, matrices are side by side.
+    is_beside = is_slide or (options.is_terminal and len(views) > 1)
     below_each_other = len(views)
     lines_elsewhere = 2 * len(views) + 1  # titles, blank lines, the next prompt
-    if is_slide:
+    if is_beside:
         below_each_other = 1
         lines_elsewhere = len(views) + len(notes[:1])
     if not table.style.bare:
@@ -59,15 +63,19 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     lines = None
     if table.style.heat:
         lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // below_each_other
+    lines_around = _LINES_AROUND
+    if is_beside and not is_slide:
+        lines_around = _LINES_AROUND_NARROW
+    lines_around += len(heading)
     blocks: list[Sequence[RenderableType]] = []
     for view in views:
-        most_rows = _most_rows(table, view, [view] if is_slide else views, options)
+        most_rows = _most_rows(table, view, [view] if is_beside else views, options, lines_around)
         blocks.append(list(_drawn(table, view, most_rows, lines)))
-    if is_slide:
+    if is_beside:
         yield Flow([*filter(None, [*blocks, beside])])
     else:
         for place, block in enumerate(blocks):
-            if place and not options.is_terminal:  # whose lines are few
+            if place:
                 yield ""
             yield from block
     if notes:
@@ -111,14 +119,18 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
 
 
 def _most_rows(
-    table: PositionTable, view: PositionMatrix, views: list[PositionMatrix], options: ConsoleOptions
+    table: PositionTable,
+    view: PositionMatrix,
+    views: list[PositionMatrix],
+    options: ConsoleOptions,
+    lines_around: int,
 ) -> int:
-    """Return how many rows of a matrix are shown on the page of these."""
+    """Return how many rows of a matrix are shown on a page where these are below each other."""
     if table._rows_chosen and view.row_numbers is table.chosen:
         return _MOST_CHOSEN
     other_lines = 8 * (len(views) - 1)
     lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
-    lines = rows_that_fit(options, lines_in_pipe)
+    lines = rows_that_fit(options, lines_in_pipe, lines_around)
     if sum(len(each.row_numbers) for each in views) <= lines:
         return lines
     return (lines - other_lines) // len(views)
@@ -136,7 +148,7 @@ def _drawn(
     if lines is not None:
         most_rows = len(view.row_numbers)
     if shows_cosines:
-        heading = "The cosines of the angles; one column per pair"
+        heading = "Cosines of angles; one column per pair"
     if heading:
         yield title(heading)
     excerpt = Excerpt.first(most_rows, len(view.row_numbers))
@@ -160,6 +172,7 @@ def _drawn(
         scale=scale,
         rows_left_out=omission(excerpt, "row", view.row_numbers),
         rows_parameter="rows",
+        narrows=True,
     )
 
 
