@@ -221,7 +221,7 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         medium = Medium(background, is_file=True, has_fine_cells=True, shows_svg=True)
         return picture(_lines(page, width, medium), theme)
 
-    medium = Medium(background, False, SLIDE_LINES, True, True, WIDEST_SLIDE)
+    medium = Medium(background, False, SLIDE_LINES, True, True, is_slide=True)
     lines = _slide_lines(page, medium)
     if len(lines) > SLIDE_LINES:
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
@@ -241,15 +241,17 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
     """Return the lines of a page, as wide as makes a slide show them largest.
 
-    A narrower page is taken only if it shows all that the widest one does.
+    A narrower page than one of 84 columns is taken only if it shows all that this one does. Of
+    pages that are about as large, the widest is taken.
     """
-    pages = [_lines(page, SLIDE_COLUMNS, medium)]
-    shown = _characters(pages[0])
+    pages = [_lines(page, WIDEST_SLIDE, medium), _lines(page, SLIDE_COLUMNS, medium)]
+    shown = _characters(pages[1])
     for width in range(SLIDE_COLUMNS - 4, SHORT_SLIDE - 1, -4):
-        lines = _lines(page, width, medium._replace(widest=width))
+        lines = _lines(page, width, medium)
         if shown <= _characters(lines):
             pages.append(lines)
-    return max(pages, key=lambda lines: round(slide_scale(lines), 1))
+    largest = max(map(slide_scale, pages))
+    return next(lines for lines in pages if slide_scale(lines) > 0.95 * largest)
 
 
 def _characters(lines: Sequence[Sequence[Segment]]) -> Counter[str]:

@@ -116,12 +116,15 @@ class Matrix(Strips):
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         width = options.max_width
         narrowest = _NARROWEST
+        matrix = self._fitting(width)
         if self.heat:
             narrowest = _NARROWEST_STRIPS
+            if self.square and self.lines:  # A line is as high as two cells are wide.
+                narrowest = 2 * self.lines
             width = min(narrowest + WIDEST * len(self.numbers), width)
-        else:
-            labels, excerpt = self._excerpt(width)
-            table = self._table(labels, excerpt.places, excerpt.gaps)
+        elif matrix.fits(width) or not self.every:
+            labels, excerpt = matrix._excerpt(width)
+            table = matrix._table(labels, excerpt.places, excerpt.gaps)
             width = Measurement.get(console, options, table).maximum
         return Measurement(min(narrowest, width) if self.narrows else width, width)
 

@@ -190,15 +190,12 @@ class Flow(Composite):
     gap: int = 3  # cells between blocks
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows: list[list[Constrain]] = []
-        hints = []
-        widest = medium_of(console).widest
-        options = options.update(max_width=widest or options.max_width)
         groups = [Group(*block) for block in self.blocks]
         sizes = [Measurement.get(console, options, group) for group in groups]
         cells = options.max_width + self.gap
         least = sum(size.minimum + self.gap for size in sizes)
         most = sum(size.maximum + self.gap for size in sizes)
+        rows: list[list[tuple[Group, int]]] = []  # blocks that are side by side, with their widths
         room = 0
         for group, (narrowest, width) in zip(groups, sizes, strict=True):
             if options.is_terminal and least <= cells < most:
@@ -207,20 +204,22 @@ class Flow(Composite):
                 rows.append([])
                 room = options.max_width
             room -= width + self.gap
-            parts = list(parts_of(group, console, options.update(max_width=width)))
-            rows[-1].append(Constrain(Group(*parts), width))  # type: ignore[arg-type]
-            for part in parts:
-                if isinstance(part, Note | Hint):
-                    hints.append(Hint(part.parameters, part.leaves_out))
+            parts = parts_of(group, console, options.update(max_width=width))
+            rows[-1].append((Group(*parts), width))  # type: ignore[arg-type]
 
         for place, row in enumerate(rows):
             if place:
                 yield ""
+            if len(row) == 1:
+                yield from row[0][0].renderables
+                continue
             table = SideBySide.grid(padding=(0, self.gap))
-            table.add_row(*row)
+            table.add_row(*(Constrain(*block) for block in row))
             table.width = Measurement.get(console, options, table).maximum
             yield table
-        yield from hints
+            for part in chain.from_iterable(group.renderables for group, _ in row):
+                if isinstance(part, Note | Hint):
+                    yield Hint(part.parameters, part.leaves_out)
 
 
 @dataclass(frozen=True, eq=False)

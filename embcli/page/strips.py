@@ -67,7 +67,7 @@ def density_of(console: Console) -> Density:
         return Density()
     medium = medium_of(console)
     if medium.has_fine_cells:
-        return _FINEST if medium.height else _FINE
+        return _FINEST if medium.is_slide else _FINE
     return Density() if medium.is_file else _STACKED
 
 
@@ -112,8 +112,12 @@ def strip(
     return text
 
 
-def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit) -> Shades:
+def fine_strip(
+    values: np.ndarray, scale: ColorScale, console: Console, fit: Fit, height: float
+) -> Shades:
     """Return numbers, (rows, bins), as a blank line that an SVG picture fills with their colours.
+
+    They are so many pixels high.
 
     Their paths, one for each colour, are meta data of the line's style.
     """
@@ -125,7 +129,7 @@ def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit
         for place, color in enumerate(row):
             paths[color] += f"M{place} {row_number}.5h1"
     elements = [f'<path stroke="{color}" d="{path}"/>' for color, path in paths.items()]
-    size = f"scale({fit.width * CELL / len(rows[0]):g} {(LINE + 0.25) / fit.rows_per_line:g})"
+    size = f"scale({fit.width * CELL / len(rows[0]):g} {height / fit.rows_per_line:g})"
     svg = f'<g transform="{size}" {CRISP}>{"".join(elements)}</g>'
     return Shades(" " * fit.width, Style.from_meta({"svg": svg}), no_wrap=True)
 
@@ -202,6 +206,7 @@ class Strips(Composite):
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
     most_lines: int = sys.maxsize  # of strips in an SVG picture; more rows share them
     column: str = "column"  # what a column is; "" if the table below says it
+    names: Sequence[str] = ()  # of the rows that share a line, and a label, in an SVG picture
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = self._fit_labels(options.max_width)
@@ -258,7 +263,7 @@ class Strips(Composite):
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
         elif density.columns_per_cell > 1 and not self.sections:
-            filled = SLIDE_STRIPS if medium.height else _PICTURE_LINES
+            filled = SLIDE_STRIPS if medium.is_slide else _PICTURE_LINES
             height = min(max(filled - len(self.gaps), rows), self.most_lines)
 
         rows_needed = math.ceil(rows / height)  # in a line
@@ -276,7 +281,7 @@ class Strips(Composite):
         is_picture = medium.is_file or medium.has_fine_cells
         is_sampled = self.lines is not None or not is_picture
         fit = Fit.of(columns, available, density.columns_per_cell)
-        if medium.height and medium.has_fine_cells:
+        if medium.is_slide:
             fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         if self.square:
             bins = math.ceil(columns / row_step)
@@ -308,13 +313,16 @@ class Strips(Composite):
         column = self.labels[0].header if self.square else self.column and f"{self.column}s"
         density = density_of(console)
         gaps = (np.searchsorted(starts, self.gaps) * fit.lines_per_row).tolist()
+        height = LINE + 0.25
+        if self.names:  # Lines are apart.
+            height = 0.8 * LINE
         blocks = []
         for block, values in zip(self.blocks, shown, strict=True):
             strips: list[Text] = []
             for start, stop in pairwise([*starts, len(values)]):
                 numbers = values[start:stop]
                 if density.columns_per_cell > 1:
-                    line = fine_strip(numbers, scale, console, fit)
+                    line = fine_strip(numbers, scale, console, fit, height)
                 else:
                     is_stacked = fit.rows_per_line > 1
                     line = strip(numbers, scale, console, fit.cells_per_bin, is_stacked)
@@ -336,7 +344,7 @@ class Strips(Composite):
             for row, text in zip(rows, texts, strict=True):
                 place = row // fit.row_step
                 number = bisect(starts, place) - 1
-                rows_above = place - starts[number] + 0.5
+                rows_above = place - starts[number] + max(len(self.names), 1) / 2
                 lines_above = rows_above * fit.lines_per_row / fit.rows_per_line
                 cells[number] = text.copy()
                 if not self.gaps:  # which have no room for letters of the next line
@@ -427,7 +435,9 @@ class Strips(Composite):
         """Return which rows and columns share a line or a colour, or are not shown."""
         remarks = []
         steps = []  # of a picture, unless it shows all rows and columns
-        if self.lines is None and fit.rows_per_line > 1:
+        if self.names:
+            remarks.append(f"each line, from above: {', '.join(self.names)}")
+        elif self.lines is None and fit.rows_per_line > 1:
             remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
         if fit.row_step > 1:
             steps.append(f"1 in {fit.row_step} rows")

@@ -40,8 +40,8 @@ HEADING_COLUMNS = 70  # of a heading in two lines
 LONGEST_HEADING = 130  # columns of two lines, with room where a word ends the first
 _HEADING_LINES = 2  # as high as the others
 _BELOW = 1.6  # lines below: a small one, and margins
-_SOURCE = 0.7  # its scale, unless it is long
-LONGEST_SOURCE = 120  # columns
+_SOURCE = 0.9  # its scale, unless it is long
+LONGEST_SOURCE = 110  # columns, 28 pixels high at least
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
 CRISP = 'shape-rendering="crispEdges"'

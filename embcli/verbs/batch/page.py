@@ -50,7 +50,7 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
         yield _picture(batches, most_lines)
     else:
         few_samples = (most_lines - _OTHER_LINES) // 2
-        if medium_of(console).widest:
+        if medium_of(console).is_slide:
             few_samples = _FEW_ON_A_SLIDE
         yield from _table_of_ids(batches, width, few_samples)
     if batches.style.bare:

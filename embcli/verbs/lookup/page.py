@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -61,17 +62,21 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
     rows = rows_that_fit(options, lines_elsewhere)
     remarks = list(_lines_of_remarks(lookup, width))
     notes = list(origin_lines(lookup.layers.origin))
-    if medium_of(console).widest and not lookup.draw:  # a slide, whose other lines are known
+    shares_lines = False
+    if medium_of(console).is_slide and not lookup.draw:  # a slide, whose other lines are known
         rows = options.max_height - _LINES_AROUND_TERMS
         if not lookup.style.bare:
             rows -= 1 + len(remarks) + len(notes)
+        if lookup.style.heat and lines * len(lookup.chosen) > rows:
+            shares_lines = True
+            lines = 1
         if lines * len(lookup.chosen) > rows:
             rows -= 3  # dots, and what is left out
         if lookup.trace is not None:  # whose lines need the room
             rows = 0
     tokens = max(rows // lines, _FEWEST_TOKENS)
-    is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
-    table = _table(lookup, tokens, is_spaced)
+    is_spaced = not shares_lines and (lines + 1) * len(lookup.chosen) <= rows + 1
+    table = _table(lookup, tokens, is_spaced, shares_lines)
     if lookup.draw:
         yield Flow([list(_drawing(lookup, width)), list(table)])  # type: ignore[arg-type]
         if not lookup.style.bare:
@@ -87,10 +92,11 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
 # --- the table of terms ---
 
 
-def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
+def _table(lookup: Lookup, most_tokens: int, is_spaced: bool, shares_lines: bool) -> RenderResult:
     """Yield the terms of some tokens, or the matrices that the user chose, below a title.
 
-    If it is spaced, there is a blank line between the lines of two tokens.
+    If it is spaced, there is a blank line between the lines of two tokens. Otherwise the terms of a
+    token can share a line of colours.
     """
     excerpt = Excerpt.ends(most_tokens, len(lookup.chosen))
     yield title(_title(lookup))
@@ -109,7 +115,13 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
         elif is_shown:
             terms.append(term)
     if terms:
-        yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
+        matrix = _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
+        if shares_lines and len(terms) > 1:
+            places = lookup.chosen[excerpt.places]
+            labels = [label.spread(len(terms)) for label in token_labels(lookup.tokens, places)]
+            names = [_name_of(lookup, term) for term in terms]
+            matrix = replace(matrix, labels=labels, names=names, most_lines=len(places))
+        yield matrix
     if hidden:
         if terms and lookup.style.heat:
             yield ""
@@ -189,8 +201,8 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
 
     names = []
     for term in terms:
-        name = f"{term.sign} {term.name}".lstrip() if _shows_sum(lookup) else term.name
-        names.append(safe_text(name, _STYLES_OF_RESULTS.get(term.name, "dim")))
+        style = _STYLES_OF_RESULTS.get(term.name, "dim")
+        names.append(safe_text(_name_of(lookup, term), style))
     labels.append(Label("", names * len(index), "left"))
 
     numbers = []
@@ -199,6 +211,11 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
             numbers.append("" if term.numbers is None else term.numbers[place])
     labels.append(Label("row", numbers))
     return labels
+
+
+def _name_of(lookup: Lookup, term: Term) -> str:
+    """Return the name of a term, in a sum with its sign."""
+    return f"{term.sign} {term.name}".lstrip() if _shows_sum(lookup) else term.name
 
 
 # --- where the rows come from ---

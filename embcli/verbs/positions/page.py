@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
 from rich.text import Text
 
 from embcli.names import SHORT_LENGTH
@@ -23,8 +24,10 @@ from embcli.page import (
     medium_of,
     omission,
     rows_that_fit,
+    ruled,
     safe_text,
     title,
+    written,
 )
 from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
@@ -33,9 +36,9 @@ from embcli.selection import Excerpt
 from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
 
-_LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
-_LINES_AROUND = 10  # matrices, below the heading
-_LINES_AROUND_NARROW = 13  # those that are side by side on a terminal, whose notes take two lines
+_LINES_OF_PICTURES = 48  # in a file
+_LINES_AROUND = 5  # the rows of a matrix
+_FEW = 12  # numbers beside a picture
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
@@ -44,40 +47,32 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     views = _views(table)
     heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
-    is_slide = medium_of(console).widest
+    is_slide = medium_of(console).is_slide
     beside = []  # the square picture of a slide
     if is_slide and table.style.heat and table.is_similarity and not table.style.bare:
         beside = heading[1:] + notes
         del heading[1:], notes[:]
     yield from heading
 
-    # Where lines are few, matrices are side by side.
-    is_beside = is_slide or (options.is_terminal and len(views) > 1)
-    below_each_other = len(views)
-    lines_elsewhere = 2 * len(views) + 1  # titles, blank lines, the next prompt
-    if is_beside:
-        below_each_other = 1
-        lines_elsewhere = len(views) + len(notes[:1])
-    if not table.style.bare:
-        lines_elsewhere += len(heading) + len(notes)
+    lines_elsewhere = 2 * (len(views) - 1)  # a title, and a second line of what is left out
+    lines_around = _LINES_AROUND
+    if not is_slide:
+        lines_elsewhere += 1  # the next prompt
+        lines_around += 2  # suggestions
+    if table.style.bare:
+        lines_elsewhere += 1
+    else:
+        lines_elsewhere += len(heading) + len(notes) + len(notes[:1])
     lines = None
     if table.style.heat:
-        lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // below_each_other
-    lines_around = _LINES_AROUND
-    if is_beside and not is_slide:
-        lines_around = _LINES_AROUND_NARROW
-    lines_around += len(heading)
+        lines = rows_that_fit(options, _LINES_OF_PICTURES // len(views), lines_elsewhere)
+    most_rows = rows_that_fit(options, SHORT_LENGTH, lines_elsewhere + lines_around)
     blocks: list[Sequence[RenderableType]] = []
     for view in views:
-        most_rows = _most_rows(table, view, [view] if is_beside else views, options, lines_around)
         blocks.append(list(_drawn(table, view, most_rows, lines)))
-    if is_beside:
-        yield Flow([*filter(None, [*blocks, beside])])
-    else:
-        for place, block in enumerate(blocks):
-            if place:
-                yield ""
-            yield from block
+    if beside:
+        blocks.append([*beside, "", _numbers(table, views[0])])
+    yield Flow(blocks)
     if notes:
         yield ""
     yield from notes
@@ -118,24 +113,6 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
     return views
 
 
-def _most_rows(
-    table: PositionTable,
-    view: PositionMatrix,
-    views: list[PositionMatrix],
-    options: ConsoleOptions,
-    lines_around: int,
-) -> int:
-    """Return how many rows of a matrix are shown on a page where these are below each other."""
-    if table._rows_chosen and view.row_numbers is table.chosen:
-        return _MOST_CHOSEN
-    other_lines = 8 * (len(views) - 1)
-    lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
-    lines = rows_that_fit(options, lines_in_pipe, lines_around)
-    if sum(len(each.row_numbers) for each in views) <= lines:
-        return lines
-    return (lines - other_lines) // len(views)
-
-
 def _drawn(
     table: PositionTable, view: PositionMatrix, most_rows: int, lines: int | None
 ) -> Iterator[RenderableType]:
@@ -145,6 +122,8 @@ def _drawn(
     """
     heading = view.heading
     shows_cosines = lines is not None and view.is_angle
+    if table._rows_chosen and view.row_numbers is table.chosen:
+        most_rows = _MOST_CHOSEN
     if lines is not None:
         most_rows = len(view.row_numbers)
     if shows_cosines:
@@ -174,6 +153,13 @@ def _drawn(
         rows_parameter="rows",
         narrows=True,
     )
+
+
+def _numbers(table: PositionTable, view: PositionMatrix) -> Table:
+    """Return the first numbers of a picture's first column."""
+    numbers = view.row_numbers[:_FEW]
+    values = written(view.rows(numbers)[:, 0], table.style.precision)
+    return ruled([Label(view.label, numbers), Label(f"column {view.columns[0]}", values)])
 
 
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
