@@ -40,6 +40,7 @@ from embcli.wording import counted
 
 _MOST_TOKENS = 40  # a table in a file or a pipe shows no more
 _MOST_STRIPS = 42  # of a heat map there
+_FEW_TOKENS = 6  # above a trace
 _FEWEST_TOKENS = 2  # any table shows these
 _LINES_AROUND_TERMS = 6  # a title, columns, a rule; what is left out, or a colour bar
 _MOST_TRACED = 40  # columns of a trace
@@ -62,13 +63,15 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
     rows = rows_that_fit(options, lines_elsewhere)
     remarks = list(_lines_of_remarks(lookup, width))
     notes = list(origin_lines(lookup.layers.origin))
+    if lookup.trace is not None and lookup.style.bare:
+        rows = min(rows, _FEW_TOKENS)
     shares_lines = False
-    if medium_of(console).is_slide and not lookup.draw:  # a slide, whose other lines are known
+    if medium_of(console).is_slide and not lookup.draw:  # whose other lines are known
         rows = options.max_height - _LINES_AROUND_TERMS
         if not lookup.style.bare:
             rows -= 1 + len(remarks) + len(notes)
-        if lookup.style.heat and lines * len(lookup.chosen) > rows:
-            shares_lines = True
+        shares_lines = lookup.style.heat and lines * len(lookup.chosen) > rows
+        if shares_lines:
             lines = 1
         if lines * len(lookup.chosen) > rows:
             rows -= 3  # dots, and what is left out
