@@ -818,14 +818,14 @@ def test_any_text_is_read_back_from_markdown(texts):
 
 
 @cases
-def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width, remark):
+def test_a_file_has_100_columns_unless_the_user_says_so(width, remark):
     values = np.ones((2, 384), np.float32)
     page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
 
     document = export.exported(page, "html", width, "light").decode()
 
     lines = "".join(ET.fromstring(document).find(".//{*}pre").itertext()).splitlines()  # type: ignore[union-attr]
-    assert max(map(cell_len, lines)) <= (width or 204)
+    assert max(map(cell_len, lines)) <= (width or 100)
     assert lines[-1].partition(" 1")[2].strip() == remark
 
 

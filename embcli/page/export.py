@@ -58,7 +58,6 @@ from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
 _PICTURE_WIDTH = 100  # columns, unless the user chose others
-_SLIDE_WIDTH = 204  # columns, which colours can take then
 _ZOOM = 1.5  # the size of a PNG relative to its SVG, unless it is a slide
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -161,17 +160,17 @@ def text(
         color_system = terminal.color_system or "standard"
     console = PageConsole(Medium(background, height=lines), width or pipe_width(), color_system)
     with console.capture() as captured:
-        console.print(Segments(_segments(page, console, console.width)), end="")
+        console.print(Segments(_segments(page, console)), end="")
     printed = captured.get().split("\n")
     return "\n".join(line.rstrip(" ") for line in printed)
 
 
-def _segments(page: RenderableType, console: PageConsole, width: int) -> list[Segment]:
-    """Return a page as wide as this, in colours for its background.
+def _segments(page: RenderableType, console: PageConsole) -> list[Segment]:
+    """Return a page in colours for its background.
 
     On a terminal that is dark, or of which nothing is known, those are the colours of all pages.
     """
-    options = console.options.update(max_width=width, highlight=False, markup=False)
+    options = console.options.update(highlight=False, markup=False)
     segments = console.render(page, options)
     medium = console.medium
     if medium.is_file or medium.has_fine_cells or medium.background == "light":
@@ -191,7 +190,7 @@ def exported(
 
     A picture of a model has its name below it.
 
-    A width of 0 stands for that of a pipe; for a picture, for that of a slide if colours need it.
+    A width of 0 stands for that of a pipe, or of a picture.
     `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
@@ -383,9 +382,9 @@ def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:
-    """Return the lines of a page in a file; without a width, colours can take that of a slide."""
-    console = PageConsole(medium, width or _SLIDE_WIDTH, "truecolor")
-    segments = _segments(page, console, width or _PICTURE_WIDTH)
+    """Return the lines of a page in a file."""
+    console = PageConsole(medium, width or _PICTURE_WIDTH, "truecolor")
+    segments = _segments(page, console)
     return list(Segment.split_lines(segments))
 
 

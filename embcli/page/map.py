@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -176,19 +175,18 @@ class _Scale(NamedTuple):
 
     def axes(self, area: np.ndarray) -> Iterator[str]:
         """Yield the axes of an area, with ticks at multiples of 1, 2 or 5 times a power of ten."""
+        steps = np.outer(10.0 ** np.arange(-45, 39), [1, 2, 5]).ravel()
+        step = steps[steps * self.unit[0] > _STEP][0]
+        numbers = step * np.arange(-40, 41)
+        places = self.places(np.stack([numbers, numbers], axis=1))
         right, bottom = area * _PIXELS - 5
         yield _AXES.format(right, bottom)
-        least = _STEP / self.unit[0]
-        power = 10.0 ** math.floor(math.log10(least))
-        step = min(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
-        ends = np.sort(self.middle + np.stack([-self.place, self.place]) / self.unit, axis=0)
-        for axis, (first, last) in enumerate(np.trunc(ends.T / step).astype(int).tolist()):
-            for number in range(first, last + 1):
-                x, y = self.places(np.full(2, number * step)) * _PIXELS
-                text = Segment(f"{number * step:g}")
-                if axis == 0:
-                    yield _LINE.format(x, bottom, x, bottom - 8)
-                    yield from letters(text, x - text.cell_length * CELL / 2, bottom + 20)
-                else:
-                    yield _LINE.format(0, y, 8, y)
-                    yield from letters(text, -(text.cell_length + 0.5) * CELL, y + 7)
+        is_within = (places > 0) & (places < area)
+        for number, (x, y), within in zip(numbers, places * _PIXELS, is_within, strict=True):
+            text = Segment(f"{number:g}")
+            if within[0]:
+                yield _LINE.format(x, bottom, x, bottom - 8)
+                yield from letters(text, x - text.cell_length * CELL / 2, bottom + 20)
+            if within[1]:
+                yield _LINE.format(0, y, 8, y)
+                yield from letters(text, -(text.cell_length + 0.5) * CELL, y + 7)

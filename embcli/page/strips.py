@@ -1,9 +1,8 @@
 """Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
-Each has a colour bar. On a terminal two rows of a picture can share a line, in an SVG picture many
-numbers share a line and a cell; in HTML each number has a cell of its own if the page then fits a
-slide. Without colour each number is a character, denser for a larger number. `Matrix` yields strips
-in place of numbers if a page is to be a heat map.
+Each has a colour bar. On a terminal two rows of a picture can share a line; in an SVG picture many
+numbers share a line and a cell. Without colour each number is a character, denser for a larger
+number. `Matrix` yields strips in place of numbers if a page is to be a heat map.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ class Density(NamedTuple):
 
 
 _STACKED = Density(2)  # one above the other, on a coloured screen
-_FINE = Density(12, 4)  # in an SVG picture, in which a number is 2 pixels high and 3 wide
-_FINEST = Density(20, 20)  # on a slide, on which a letter is 20 pixels wide
+_FINE = Density(20, 20)  # in an SVG picture, which can be enlarged
 
 
 def density_of(console: Console) -> Density:
@@ -67,7 +65,7 @@ def density_of(console: Console) -> Density:
         return Density()
     medium = medium_of(console)
     if medium.has_fine_cells:
-        return _FINEST if medium.is_slide else _FINE
+        return _FINE
     return Density() if medium.is_file else _STACKED
 
 
@@ -210,11 +208,7 @@ class Strips(Composite):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = self._fit_labels(options.max_width)
-        cells_of_slide = cells
-        is_file = medium_of(console).is_file
-        if is_file:
-            cells_of_slide += (console.width - options.max_width) // len(self.blocks)
-        fit = self._fit(console, cells, cells_of_slide)
+        fit = self._fit(console, cells)
         places = np.arange(0, len(self.numbers), fit.columns_per_bin)  # of those that are shown
         if fit.columns_per_bin % 2 == 0 and not self.square:
             # Sines and cosines alternate: bins of as many of both show one and the other in turn.
@@ -227,10 +221,7 @@ class Strips(Composite):
                 shown.append(means(block.values, fit.columns_per_bin))
         scale = self.scale or ColorScale.of(shown).without_outliers(shown)
 
-        table = self._strips(labels, shown, scale, fit, console)
-        if is_file:
-            table.width = console.measure(table).maximum  # A file is as wide as its strips.
-        yield table
+        yield self._strips(labels, shown, scale, fit, console)
         yield ""
         yield self._bar(shown, scale, fit, console, options.max_width)
 
@@ -249,15 +240,11 @@ class Strips(Composite):
                 break
         return version, max(cells, 1)
 
-    def _fit(self, console: Console, cells: int, cells_of_slide: int) -> Fit:
-        """Return how the numbers fit into a block's cells, and into lines.
-
-        In a file, numbers that have no cells of their own there can take those of a slide.
-        """
+    def _fit(self, console: Console, available: int) -> Fit:
+        """Return how the numbers fit into a block's available cells, and into lines."""
         density = density_of(console)
         medium = medium_of(console)
         columns = len(self.numbers)
-        available = max(cells, min(columns, cells_of_slide))
         rows = max(len(self.blocks[0].values), 1)
         height = rows
         if self.lines is not None:
@@ -270,7 +257,6 @@ class Strips(Composite):
         highest = height // rows if density.columns_per_cell > 1 else 1
         if self.square:
             # A line is as high as two cells are wide.
-            available = cells_of_slide
             rows_needed = max(rows_needed, math.ceil(2 * columns / available))
             if colors_of(console):  # Characters would only be repeated.
                 highest = min(height // rows, available // (2 * columns))
