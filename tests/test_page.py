@@ -52,7 +52,6 @@ from embcli.page.colors import (
     TOKEN_COLORS,
     ColorScale,
     colors_of,
-    means,
 )
 from embcli.page.parts import CutPage
 from embcli.page.strips import Fit, strip
@@ -520,28 +519,6 @@ def test_the_colours_of_strips_are_the_levels_of_their_numbers(system, values):
 
 
 @given(
-    values=arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 40))),
-    size=st.integers(1, 12),
-)
-@example(np.float32([[math.inf, -math.inf, math.inf, math.nan]]), 2)
-def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(values, size):
-    averages = means(values, size)
-
-    starts = range(0, values.shape[1], size)
-    assert averages.shape == (len(values), len(starts))
-    for place, start in enumerate(starts):
-        for row, mean in zip(values[:, start : start + size], averages[:, place], strict=True):
-            if np.isnan(row).any():
-                assert np.isnan(mean)
-            elif np.isinf(row).any():
-                assert not np.isfinite(mean)
-            else:
-                exact = math.fsum(row.tolist()) / len(row)
-                largest = float(np.abs(row).max())
-                assert mean == pytest.approx(exact, rel=1e-9, abs=1e-9 * largest)
-
-
-@given(
     columns=st.integers(1, 5000),
     available=st.integers(1, 300),
     columns_per_cell=st.sampled_from([1, 4]),
@@ -582,14 +559,13 @@ def test_numbers_of_columns_stand_above_their_cells(columns, width):
     assert steps <= {1, 8, 20, 50, 100}
 
 
-def test_columns_without_room_are_every_nth_in_a_terminal_and_means_in_a_file():
+def test_of_columns_without_room_every_nth_is_shown():
     values = np.tile(np.float32([1, -1]), (1, 500))
     page = Strips([Label("row", [0])], [Values(values)], np.arange(1000))
 
     printed = export.text(page, 80)
     assert "shown: 1 in 14 columns" in printed
     assert ".@.@.@" in printed
-    assert "the mean of up to" in export.exported(page, "html", 80, "light").decode()
 
 
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
@@ -815,18 +791,6 @@ def test_any_text_is_read_back_from_markdown(texts):
     for match in re.finditer(r"(\\*)\$", document):
         assert len(match[1]) % 2 == 1, "GitHub would look for math"
     assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
-
-
-@cases
-def test_a_file_has_100_columns_unless_the_user_says_so(width, remark):
-    values = np.ones((2, 384), np.float32)
-    page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
-
-    document = export.exported(page, "html", width, "light").decode()
-
-    lines = "".join(ET.fromstring(document).find(".//{*}pre").itertext()).splitlines()  # type: ignore[union-attr]
-    assert max(map(cell_len, lines)) <= (width or 100)
-    assert lines[-1].partition(" 1")[2].strip() == remark
 
 
 @cases

@@ -24,7 +24,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
+from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of
 from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
 from embcli.page.svg import CELL, CRISP, LINE
@@ -154,7 +154,6 @@ class Fit(NamedTuple):
     rows_per_line: int = 1
     lines_per_row: int = 1
     row_step: int = 1  # every n-th row is shown
-    is_sampled: bool = False  # whether a bin is one of its columns, not their mean
 
     @classmethod
     def of(cls, columns: int, available: int, columns_per_cell: int = 1) -> Fit:
@@ -187,9 +186,9 @@ def _cells(number: int) -> int:
 class Strips(Composite):
     """Matrices as strips of colours, one per row, between labels, and a colour bar below.
 
-    Without room for all columns, a terminal shows every n-th, and a file averages. With `lines`
-    they are a picture of at most that many lines, which averages nothing: it shows every n-th row
-    and column. With `square` each number is as high as it is wide, and columns are what rows are.
+    Without room for all columns, every n-th is shown. With `lines` they are a picture of at most
+    that many lines, which also shows every n-th row. With `square` each number is as high as it is
+    wide, and columns are what rows are.
     """
 
     labels: Sequence[Label]
@@ -213,12 +212,7 @@ class Strips(Composite):
         if fit.columns_per_bin % 2 == 0 and not self.square:
             # Sines and cosines alternate: bins of as many of both show one and the other in turn.
             places[1:-1:2] += 1
-        shown = []
-        for block in self.blocks:
-            if fit.is_sampled:
-                shown.append(block.values[:: fit.row_step, places])
-            else:
-                shown.append(means(block.values, fit.columns_per_bin))
+        shown = [block.values[:: fit.row_step, places] for block in self.blocks]
         scale = self.scale or ColorScale.of(shown).without_outliers(shown)
 
         yield self._strips(labels, shown, scale, fit, console)
@@ -264,8 +258,6 @@ class Strips(Composite):
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _cells(highest)
 
-        is_picture = medium.is_file or medium.has_fine_cells
-        is_sampled = self.lines is not None or not is_picture
         fit = Fit.of(columns, available, density.columns_per_cell)
         if medium.is_slide:
             fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
@@ -278,7 +270,6 @@ class Strips(Composite):
             rows_per_line=rows_per_line,
             lines_per_row=lines_per_row,
             row_step=row_step,
-            is_sampled=is_sampled,
         )
 
     def _strips(
@@ -427,9 +418,7 @@ class Strips(Composite):
             remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
         if fit.row_step > 1:
             steps.append(f"1 in {fit.row_step} rows")
-        if fit.columns_per_bin > 1 and not fit.is_sampled:
-            remarks.append(f"each colour: the mean of up to {fit.columns_per_bin} columns")
-        elif fit.columns_per_bin > 1 and not self.square:
+        if fit.columns_per_bin > 1 and not self.square:
             steps.append(f"1 in {fit.columns_per_bin} columns")
         if steps:
             remarks.append(f"shown: {', '.join(steps)}")
