@@ -1,8 +1,8 @@
 """Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
-Each has a colour bar. On a terminal two rows of a picture can share a line; in an SVG picture many
-numbers share a line and a cell. Without colour each number is a character, denser for a larger
-number. `Matrix` yields strips in place of numbers if a page is to be a heat map.
+Each has a colour bar. In an SVG picture many numbers share a line and a cell. Without colour each
+number is a character, denser for a larger number. `Matrix` yields strips in place of numbers if a
+page is to be a heat map.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _PICTURE_LINES = 36  # which strips of few rows fill
 SLIDE_STRIPS = 12  # lines that they fill on a slide
 _LINES_AROUND = 5  # an axis and a rule above a picture; a blank line and a colour bar below
 _TICKS = (1, 8, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # steps from one to the next
-_NOTHING = -3  # the level of a half of a cell without a number
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
 _MARKED = Style(color=_MARK, bgcolor="#000000", bold=True)
 _colored = lru_cache(4096)(Style.from_color)
@@ -56,57 +55,34 @@ class Density(NamedTuple):
     columns_per_cell: int = 1
 
 
-_STACKED = Density(2)  # one above the other, on a coloured screen
 _FINE = Density(20, 20)  # in an SVG picture, which can be enlarged
 
 
 def density_of(console: Console) -> Density:
-    if not colors_of(console):
-        return Density()
-    medium = medium_of(console)
-    if medium.has_fine_cells:
-        return _FINE
-    return Density() if medium.is_file else _STACKED
+    is_fine = colors_of(console) and medium_of(console).has_fine_cells
+    return _FINE if is_fine else Density()
 
 
 class Shades(Text):
     """A line of colours or, without colour, of characters."""
 
 
-def strip(
-    values: np.ndarray,
-    scale: ColorScale,
-    console: Console,
-    cells: int = 1,
-    is_stacked: bool = False,
-) -> Shades:
-    """Return numbers, (1, columns), as one line of colours, in some cells each.
-
-    Those of a second row are in the lower halves of the cells, which a single stacked row leaves
-    empty.
-    """
+def strip(values: np.ndarray, scale: ColorScale, console: Console, cells: int = 1) -> Shades:
+    """Return numbers, (1, columns), as one line of colours, in some cells each."""
     colors = colors_of(console)
     if not colors:
         levels = scale.levels(values[0], len(RAMP)).repeat(cells)
         characters = [MARKS.get(level) or RAMP[level] for level in levels.tolist()]
         return Shades("".join(characters), no_wrap=True)
 
-    levels = _levels(values, scale, colors)
+    levels = _levels(values[0], scale, colors).repeat(cells)
     text = Shades(no_wrap=True)
-    lower_levels = levels[-1]
-    if is_stacked and len(levels) == 1:  # the last of an odd number of rows
-        lower_levels = np.full_like(lower_levels, _NOTHING)
-    pairs = np.stack([levels[0], lower_levels], axis=1).repeat(cells, axis=0).tolist()
-    for (upper, lower), run in groupby(pairs):
+    for level, run in groupby(levels.tolist()):
         count = len(list(run))
-        marks = [mark for level, mark in MARKS.items() if level in (upper, lower)]
-        if marks:  # a mark stands for both halves of its cell
-            text.append(marks[0] * count, _MARKED)
-        elif upper == lower:
-            text.append(" " * count, _colored(None, colors[upper]))
+        if level in MARKS:
+            text.append(MARKS[level] * count, _MARKED)
         else:
-            background = None if lower == _NOTHING else colors[lower]
-            text.append("▀" * count, _colored(colors[upper], background))
+            text.append(" " * count, _colored(None, colors[level]))
     return text
 
 
@@ -301,8 +277,7 @@ class Strips(Composite):
                 if density.columns_per_cell > 1:
                     line = fine_strip(numbers, scale, console, fit, height)
                 else:
-                    is_stacked = fit.rows_per_line > 1
-                    line = strip(numbers, scale, console, fit.cells_per_bin, is_stacked)
+                    line = strip(numbers, scale, console, fit.cells_per_bin)
                 strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
