@@ -48,19 +48,12 @@ class Values(NamedTuple):
     title: str = ""
 
 
-class Density(NamedTuple):
-    """How many numbers can share a line and a cell."""
-
-    rows_per_line: int = 1
-    columns_per_cell: int = 1
+_FINE = 20  # numbers share a cell, and as many a line, in an SVG picture, which can be enlarged
 
 
-_FINE = Density(20, 20)  # in an SVG picture, which can be enlarged
-
-
-def density_of(console: Console) -> Density:
-    is_fine = colors_of(console) and medium_of(console).has_fine_cells
-    return _FINE if is_fine else Density()
+def numbers_per_cell(console: Console) -> int:
+    """Return how many columns can share a cell, and how many rows a line."""
+    return _FINE if colors_of(console) and medium_of(console).has_fine_cells else 1
 
 
 class Shades(Text):
@@ -146,13 +139,6 @@ class Fit(NamedTuple):
         return column // self.columns_per_bin * self.width // self.bins
 
 
-def _round_numbers(numbers: np.ndarray, room: float) -> list[int]:
-    """Return the places of round numbers, (n,), if a tick takes the room of so many numbers."""
-    fitting = [step for step in _TICKS if step >= room]
-    step = min(fitting, default=_TICKS[-1])
-    return np.flatnonzero(numbers % step == 0).tolist()
-
-
 def _cells(number: int) -> int:
     """Return a number of cells, or of lines, that one number may take."""
     return max(min(number, WIDEST), 1)
@@ -212,29 +198,29 @@ class Strips(Composite):
 
     def _fit(self, console: Console, available: int) -> Fit:
         """Return how the numbers fit into a block's available cells, and into lines."""
-        density = density_of(console)
+        density = numbers_per_cell(console)
         medium = medium_of(console)
         columns = len(self.numbers)
         rows = max(len(self.blocks[0].values), 1)
         height = rows
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
-        elif density.columns_per_cell > 1 and not self.sections:
+        elif density > 1 and not self.sections:
             filled = SLIDE_STRIPS if medium.is_slide else _PICTURE_LINES
             height = min(max(filled - len(self.gaps), rows), self.most_lines)
 
         rows_needed = math.ceil(rows / height)  # in a line
-        highest = height // rows if density.columns_per_cell > 1 else 1
+        highest = height // rows if density > 1 else 1
         if self.square:
             # A line is as high as two cells are wide.
             rows_needed = max(rows_needed, math.ceil(2 * columns / available))
             if colors_of(console):  # Characters would only be repeated.
                 highest = min(height // rows, available // (2 * columns))
-        rows_per_line = min(rows_needed, density.rows_per_line)
+        rows_per_line = min(rows_needed, density)
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _cells(highest)
 
-        fit = Fit.of(columns, available, density.columns_per_cell)
+        fit = Fit.of(columns, available, density)
         if medium.is_slide:
             fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         if self.square:
@@ -264,7 +250,7 @@ class Strips(Composite):
 
         axis = self._axis(fit)
         column = self.labels[0].header if self.square else self.column and f"{self.column}s"
-        density = density_of(console)
+        density = numbers_per_cell(console)
         gaps = (np.searchsorted(starts, self.gaps) * fit.lines_per_row).tolist()
         height = LINE + 0.25
         if self.names:  # Lines are apart.
@@ -274,7 +260,7 @@ class Strips(Composite):
             strips: list[Text] = []
             for start, stop in pairwise([*starts, len(values)]):
                 numbers = values[start:stop]
-                if density.columns_per_cell > 1:
+                if density > 1:
                     line = fine_strip(numbers, scale, console, fit, height)
                 else:
                     line = strip(numbers, scale, console, fit.cells_per_bin)
@@ -327,7 +313,9 @@ class Strips(Composite):
         cells_of_number = len(str(self.numbers.max())) + GAP
         last_cell = min(fit.cell_of(count - 1), fit.width - cells_of_number + GAP)
         ticks = [0]
-        for place in _round_numbers(self.numbers, (cells_of_number + 1) * count / fit.width):
+        room = (cells_of_number + 1) * count / fit.width
+        step = min((step for step in _TICKS if step >= room), default=_TICKS[-1])
+        for place in np.flatnonzero(self.numbers % step == 0).tolist():
             if cells_of_number <= fit.cell_of(place) <= last_cell - cells_of_number:
                 ticks.append(place)
         return [*ticks, count - 1]
