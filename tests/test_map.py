@@ -84,7 +84,7 @@ def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
     left_out = re.search(r"Left out: (\d+) label", svg)
     assert len(labels) + (int(left_out[1]) if left_out else 0) == 60
 
-    ticks = re.findall(r"M(\S+) (\S+)L.+?<text .+?>(-?[\d.]+)<", axes)
+    ticks = re.findall(r"M(\S+) ([\d.]+)[vh].+?<text .+?>(-?[\d.]+)<", axes)
     for first, second in pairwise(np.array(ticks, float).tolist()):
         number = second[2] - first[2]
         across, down = np.subtract(second, first)[:2]

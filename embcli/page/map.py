@@ -46,6 +46,14 @@ _AREA = (
     '<g fill="currentColor" font-size="21">'
 )
 _AXES = '<path d="M1 0V{1:g}H{0:g}" fill="none" stroke="#808080" stroke-width="2"/>'
+_TICK_ACROSS = (
+    '<path d="M{0:.1f} {1:.1f}v-8" stroke="#808080"/>'
+    '<text x="{0:.1f}" y="{1:.1f}" dy="20" text-anchor="middle">{2:g}</text>'
+)
+_TICK_UP = (
+    '<path d="M0 {0:.1f}h8" stroke="#808080"/>'
+    '<text x="-6" y="{0:.1f}" dy="7" text-anchor="end">{1:g}</text>'
+)
 _LINE = '<path d="M{:.1f} {:.1f}L{:.1f} {:.1f}" stroke="#808080"/>'
 _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
 
@@ -182,11 +190,8 @@ class _Scale(NamedTuple):
         right, bottom = area * _PIXELS - 5
         yield _AXES.format(right, bottom)
         is_within = (places > 0) & (places < area)
-        for number, (x, y), within in zip(numbers, places * _PIXELS, is_within, strict=True):
-            text = Segment(f"{number:g}")
-            if within[0]:
-                yield _LINE.format(x, bottom, x, bottom - 8)
-                yield from letters(text, x - text.cell_length * CELL / 2, bottom + 20)
-            if within[1]:
-                yield _LINE.format(0, y, 8, y)
-                yield from letters(text, -(text.cell_length + 0.5) * CELL, y + 7)
+        for number, (x, y), (across, up) in zip(numbers, places * _PIXELS, is_within, strict=True):
+            if across:
+                yield _TICK_ACROSS.format(x, bottom, number)
+            if up:
+                yield _TICK_UP.format(y, number)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from embcli.names import SHORT_LENGTH
@@ -59,10 +58,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     if not is_slide:
         lines_elsewhere += 1  # the next prompt
         lines_around += 2  # suggestions
-    if table.style.bare:
-        lines_elsewhere += 1
-    else:
-        lines_elsewhere += len(heading) + len(notes) + len(notes[:1])
+    lines_elsewhere += len(heading) + len(notes) + len(notes[:1])
     lines = None
     if table.style.heat:
         lines = rows_that_fit(options, _LINES_OF_PICTURES // len(views), lines_elsewhere)
@@ -71,7 +67,10 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     for view in views:
         blocks.append(list(_drawn(table, view, most_rows, lines)))
     if beside:
-        blocks.append([*beside, "", _numbers(table, views[0])])
+        numbers = views[0].row_numbers[:_FEW]
+        values = written(views[0].rows(numbers)[:, 0], table.style.precision)
+        column = Label(f"column {views[0].columns[0]}", values)
+        blocks.append([*beside, "", ruled([Label("pos", numbers), column])])
     yield Flow(blocks)
     if notes:
         yield ""
@@ -153,13 +152,6 @@ def _drawn(
         rows_parameter="rows",
         narrows=True,
     )
-
-
-def _numbers(table: PositionTable, view: PositionMatrix) -> Table:
-    """Return the first numbers of a picture's first column."""
-    numbers = view.row_numbers[:_FEW]
-    values = written(view.rows(numbers)[:, 0], table.style.precision)
-    return ruled([Label(view.label, numbers), Label(f"column {view.columns[0]}", values)])
 
 
 def _notes(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
