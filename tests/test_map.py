@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -84,15 +83,14 @@ def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
     left_out = re.search(r"Left out: (\d+) label", svg)
     assert len(labels) + (int(left_out[1]) if left_out else 0) == 60
 
-    ticks = re.findall(r"M(\S+) ([\d.]+)[vh].+?<text .+?>(-?[\d.]+)<", axes)
-    for first, second in pairwise(np.array(ticks, float).tolist()):
-        number = second[2] - first[2]
-        across, down = np.subtract(second, first)[:2]
-        if number > 0:  # or the other axis begins
-            step = across or -down
-            assert step == pytest.approx(number * scale, abs=1)
-    (zero, _, _), *_ = [tick for tick in ticks if tick[2] == "0"]
-    assert float(zero) - places[0, 0] == pytest.approx(-points[0, 0] * scale, abs=1)
+    for way, column in [("v", 0), ("h", 1)]:
+        found = re.findall(rf"M(\S+) ([\d.]+){way}.+?<text .+?>(-?[\d.]+)<", axes)
+        ticks = np.array(found, float)
+        assert len(ticks) > 1
+        expected = points[0, column] * scale - places[0, column]
+        np.testing.assert_allclose(
+            ticks[:, 2] * [scale, -scale][column], ticks[:, column] + expected, atol=1
+        )
 
 
 def test_a_point_in_a_crowd_has_its_label_at_the_end_of_a_line_and_a_query_first():
