@@ -220,7 +220,7 @@ class Result:
         page_format = cast("PageFormat", format)
         frame = self._frame() if format in PICTURES else None
         width = self.style.width or 0
-        return exported(self._view(), page_format, width, self.style.theme, self.notes.add, frame)
+        return exported(self._view(), page_format, width, self.style.theme, frame)
 
     def _frame(self) -> Frame:
         """Return what is around the page of a picture."""

@@ -11,7 +11,6 @@ import math
 import re
 import shlex
 import sys
-import unicodedata
 import xml.etree.ElementTree as ET
 from itertools import groupby, pairwise
 
@@ -901,18 +900,3 @@ def test_no_sight_confuses_the_colours_of_neighbouring_tokens(sight, theme):
     for token in tokens if is_red_green else []:
         assert np.linalg.norm(token - negative) >= 20
         assert np.linalg.norm(token - positive) >= 20
-
-
-@cases
-def test_characters_that_no_font_has_are_noted_for_png(
-    in_process, tmp_path, monkeypatch, text, undrawn
-):
-    def drawn(text: str) -> bytes:
-        return b"box" if text >= "\u1000" else text.encode()
-
-    monkeypatch.setattr(export, "_drawn", drawn)
-    monkeypatch.chdir(tmp_path)
-    for format in ("png", "svg"):
-        error = in_process("tokenize", "x", "--slide", text, "-o", f"x.{format}").err
-        named = [character for character in text if unicodedata.name(character) in error]
-        assert named == (undrawn if format == "png" else [])

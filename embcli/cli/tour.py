@@ -237,8 +237,7 @@ class _Pages:
     model: str
     shown_model: str  # in a command as it is typed
     result_of: ResultOf
-    height: int = 52  # lines of a step, for which a sheet of paper has room
-    spare: int = 4  # more lines, if they are all of the step
+    height: int = 56  # lines of a step, for which a sheet of paper has room
     status: int = 0
     # Whether the last answer to a question was right, by its heading; a skipped one is not in it.
     judged: dict[str, bool] = field(default_factory=dict)
@@ -265,7 +264,7 @@ class _Pages:
             return [*above, *explained]
         command, page = self._command_and_result(step.command, step.text)
         above = [*above, command]
-        return [*above, CutPage(page, [*above, *explained], self.height, self.spare), *explained]
+        return [*above, CutPage(page, [*above, *explained], self.height), *explained]
 
     def _judged(self, step: TourStep, answer: str) -> RenderableType:
         """Return the right answer, and whether it was given; a skipped question has no verdict."""
@@ -336,7 +335,6 @@ def _show(pages: _Pages, step: TourStep, enter: str) -> str:
         if answer in (_BACK, _QUIT):
             return answer
     pages.height = shutil.get_terminal_size().lines - 1
-    pages.spare = 0
     _show_screen(pages.answered(step, above, answer))
     return _read_key(_KEYS.format(enter))
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, cast
 
@@ -128,7 +127,6 @@ svg { display: block; width: 100vw; height: 100vh; }
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
-_MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
 
 
 class Frame(NamedTuple):
@@ -183,7 +181,6 @@ def exported(
     format: PageFormat,
     width: int,
     theme: Theme,
-    remark: Callable[[str], object] | None = None,
     frame: Frame | None = None,
 ) -> bytes:
     """Return a page as a text or a picture, which is light unless the theme is dark.
@@ -191,7 +188,6 @@ def exported(
     A picture of a model has its name below it.
 
     A width of 0 stands for that of a pipe, or of a picture.
-    `remark` gets a sentence on a character that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
     background = "light" if theme == "auto" else theme
@@ -209,8 +205,6 @@ def exported(
             return _svg(page, width, background, frame).encode()
         case "png":
             svg = _svg(page, width, background, frame)
-            if remark:
-                _remark_undrawn(svg, remark)
             return png(svg, background, 1.0 if is_slide else _ZOOM)
 
 
@@ -359,26 +353,6 @@ def _drawn(text: str) -> bytes:
     attributes = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"'
     svg = f'<svg {attributes}><text y="9" font-family="{FONTS}">{text}</text></svg>'
     return bytes(resvg_py.svg_to_bytes(svg_string=svg))
-
-
-def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
-    """Say which characters of a picture no font of this machine has, if there are any.
-
-    Monospace fonts have the letters of Europe and the symbols of pages; of all others, one of each
-    128 in Unicode's order is tried, as a script has about as many.
-    """
-    others = sorted(set(re.findall(r"[\u0590-\u1fff\u2c00-\U0010ffff]", svg)))
-    tried = {ord(character) >> 7: character for character in others}
-    box = _drawn("\U0010fffd")  # a character for private use
-    missing = []
-    for character in [*tried.values()][:_MOST_TRIED]:
-        if _drawn(character) == box:
-            missing.append(unicodedata.name(character, repr(character)))
-    if missing:
-        remark(
-            f"no font of this machine has {', '.join(missing)}, so the PNG shows boxes; SVG and "
-            "HTML use the fonts of their viewer; on Debian: apt install fonts-noto"
-        )
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:

@@ -272,7 +272,6 @@ class CutPage:
     page: Any
     others: Sequence[RenderableType]
     height: int
-    spare: int = 0  # more lines, by which the page may be too long
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         fewest_lines = 3
@@ -289,7 +288,7 @@ class CutPage:
             height -= max(sum(map(len, pieces)) - room, 0)
 
         sizes = deque(map(len, pieces))
-        if sum(sizes) > room + self.spare:
+        if sum(sizes) > room:
             room -= 1  # for the line that says how many are cut
             place = 0
             while min(sizes[0], sizes[-1]) <= room:
