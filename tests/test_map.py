@@ -87,6 +87,8 @@ def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
         found = re.findall(rf"M(\S+) ([\d.]+){way}.+?<text .+?>(-?[\d.]+)<", axes)
         ticks = np.array(found, float)
         assert len(ticks) > 1
+        steps = {f"{step:.1e}"[:3] for step in np.diff(ticks[:, 2])}
+        assert steps <= {"1.0", "2.0", "5.0"}
         expected = points[0, column] * scale - places[0, column]
         np.testing.assert_allclose(
             ticks[:, 2] * [scale, -scale][column], ticks[:, column] + expected, atol=1

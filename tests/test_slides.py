@@ -166,8 +166,10 @@ def test_the_rows_of_a_token_stay_together_on_a_slide(count, strips, rows):
     )
 
 
-def test_a_source_is_as_large_as_can_be_read():
-    svg = exported(safe_text("x"), "svg", 0, "light", frame=FRAME._replace(source="s" * 200))
+@pytest.mark.parametrize("length", [3, 200])
+def test_a_source_is_as_large_as_can_be_read(length):
+    page = Group(*[safe_text("x" * 84)] * 24)
+    svg = exported(page, "svg", 0, "light", frame=FRAME._replace(source="s" * length))
     *_, scale = re.findall(r"scale\((\S+)\)", svg.decode())
     assert 21 * float(scale) >= 28
 
