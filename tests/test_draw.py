@@ -93,15 +93,25 @@ def test_a_picture_of_many_rows_has_torchs_numbers(in_process):
     ids = range(10, 50)
     written = ",".join(map(str, ids))
 
-    printed = in_process.ok("lookup", "--ids", written, "--dim", "2", "--draw").text
+    words = ("lookup", "--ids", written, "--dim", "2", "--draw")
+    printed = in_process.ok(*words, COLUMNS="80").text
 
     picture, *_ = printed.partition("Token embeddings")
     shown = [0, *ids[:6], *ids[-6:], 50256]
-    assert_rows(picture, 120, shown, live(Seeded(50257, 2))["token"])
+    assert_rows(picture, 80, shown, live(Seeded(50257, 2))["token"])
     assert "picked rows 16 to 43 (28 of 40)" in printed
 
 
 SMALL = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
+
+
+@pytest.mark.parametrize(("width", "titles_in_a_line"), [(93, 1), (94, 2)])
+def test_a_picture_and_its_table_are_side_by_side_where_they_fit(
+    in_process, width, titles_in_a_line
+):
+    printed = in_process.ok(*SMALL, "--bare", COLUMNS=str(width)).text
+    first, *_ = printed.splitlines()
+    assert first.count("D = 3 columns") == titles_in_a_line
 
 
 @pytest.mark.parametrize("format", sorted({*formats_for("batches")} - {*VIEWS}))

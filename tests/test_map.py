@@ -15,6 +15,7 @@ import embcli
 from embcli.numerics.principal import principal_map
 from embcli.page import export, safe_text
 from embcli.page.map import Map
+from embcli.page.svg import CELL
 from tests.cases import cases
 from tests.oracles import normal
 
@@ -68,18 +69,30 @@ def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
     scale = np.ptp(places[:, 0]) / np.ptp(points[:, 0])
     np.testing.assert_allclose(places - places[0], (points - points[0]) * scale, atol=1)
 
-    assert np.ptp(places[:, 1]) > 280, "the points fill most of the lines"
+    assert np.ptp(places[:, 1]) > 260, "the points fill most of the lines"
 
     taken = np.zeros((1080, 1920), bool)
     taken[tuple(places.astype(int).T[::-1])] = True
     taken[int(*re.findall(r"M1 0V(\d+)", svg))] = True  # the axis below
-    labels = re.findall(r'<text x="(\S+)" y="(\S+)" textLength="(\S+)">\d+<', svg)
+    axes, _, drawn = svg.partition("<circle")
+    labels = re.findall(r'<text x="(\S+)" y="(\S+)" textLength="(\S+)">\d+<', drawn)
     for left, baseline, width in np.array(labels, float).astype(int).tolist():
         box = taken[baseline - 15 : baseline + 3, left : left + width]
         assert not box.any()
         box[:] = True
     left_out = re.search(r"Left out: (\d+) label", svg)
     assert len(labels) + (int(left_out[1]) if left_out else 0) == 60
+
+    for way, column in [("v", 0), ("h", 1)]:
+        found = re.findall(rf"M(\S+) ([\d.]+){way}.+?<text .+?>(-?[\d.]+)<", axes)
+        ticks = np.array(found, float)
+        assert len(ticks) > 1
+        steps = {f"{step:.1e}"[:3] for step in np.diff(ticks[:, 2])}
+        assert steps <= {"1.0", "2.0", "5.0"}
+        expected = points[0, column] * scale - places[0, column]
+        np.testing.assert_allclose(
+            ticks[:, 2] * [scale, -scale][column], ticks[:, column] + expected, atol=1
+        )
 
 
 def test_a_point_in_a_crowd_has_its_label_at_the_end_of_a_line_and_a_query_first():
@@ -93,10 +106,11 @@ def test_a_point_in_a_crowd_has_its_label_at_the_end_of_a_line_and_a_query_first
     drawn = re.findall(r"<text[^>]*>(row \d+|a query)<", svg)
     assert "a query" in drawn
     assert len(drawn) < len(crowd)
-    ends = re.findall(r'<path d="M(\S+) (\S+)L(\S+) (\S+)" stroke', svg)
-    assert len(ends) == len(drawn)
+    _, _, after_axes = svg.partition("<circle")
+    ends = re.findall(r'<path d="M(\S+) (\S+)L(\S+) (\S+)" stroke', after_axes)
+    assert 0 < len(ends) < len(drawn), "a label beside its point needs no line"
     lengths = [np.hypot(*np.subtract(end[:2], end[2:])) for end in np.array(ends, float)]
-    assert max(lengths) > 4 * min(lengths)
+    assert min(lengths) > 2 * CELL
 
 
 def test_neighbours_under_cosine_are_mapped_at_length_1():

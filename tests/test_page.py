@@ -52,7 +52,6 @@ from embcli.page.colors import (
     TOKEN_COLORS,
     ColorScale,
     colors_of,
-    means,
 )
 from embcli.page.parts import CutPage
 from embcli.page.strips import Fit, strip
@@ -464,81 +463,34 @@ def test_a_theme_says_what_the_background_of_a_terminal_is(in_process, tmp_path)
     assert "\x1b" not in path.read_text(), "a file has no colours"
 
 
-Cell = str | tuple[Color | None, ...]
-
-
-def cells_of_strip(text: Text, drawn: Console) -> list[Cell]:
-    """Return what each cell of a strip shows: a mark, or the colours of its two halves."""
-    cells: list[Cell] = []
+def cells_of_strip(text: Text, drawn: Console) -> list[str | Color | None]:
+    """Return what each cell of a strip shows: a mark, or a colour."""
+    cells: list[str | Color | None] = []
     for segment in drawn.render(text):
         style = segment.style or Style()
         for character in segment.text.rstrip("\n"):
-            if character in "?!":
-                cells.append(character)
-            elif character == " ":
-                cells.append((style.bgcolor, style.bgcolor))
-            else:
-                cells.append((style.color, style.bgcolor))
+            cells.append(character if character in "?!" else style.bgcolor)
     return cells
 
 
-def cells_of_levels(pairs: np.ndarray, drawn: Console) -> list[Cell]:
-    """Return the cells that pairs of levels, (cells, 2), shall have."""
-    colors = colors_of(drawn)
-    cells: list[Cell] = []
-    for first, second in pairs.tolist():
-        if NAN in (first, second):
-            cells.append("?")
-        elif INFINITE in (first, second):
-            cells.append("!")
-        else:
-            cells.append((colors[first], colors[second]))
-    return cells
-
-
-TWO_ROWS = st.tuples(st.just(2), st.integers(1, 30))
+ROW = st.tuples(st.just(1), st.integers(1, 30))
 
 
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
-@given(arrays.arrays(np.float32, TWO_ROWS, elements=st.floats(width=32)))
-@example(np.float32([[1, math.nan, 1], [math.inf, 1, -1]]))
+@given(arrays.arrays(np.float32, ROW, elements=st.floats(width=32)))
+@example(np.float32([[1, math.nan, 1, math.inf, 1, -1]]))
 def test_the_colours_of_strips_are_the_levels_of_their_numbers(system, values):
     drawn = console(400, system)
     scale = ColorScale.of([values])
     assert scale.signed == bool((values < 0).any())
-    count = len(colors_of(drawn))
-    lowest = 0 if scale.signed else count // 2  # Without negative numbers: the upper half.
-    levels = scale.levels(values, count - lowest)
-    levels[levels >= 0] += lowest
+    colors = colors_of(drawn)
+    lowest = 0 if scale.signed else len(colors) // 2  # Without negative numbers: the upper half.
+    marks = {NAN: "?", INFINITE: "!"}
+    expected = []
+    for level in scale.levels(values[0], len(colors) - lowest).tolist():
+        expected.append(marks.get(level) or colors[level + lowest])
 
-    stacked = strip(values, scale, drawn)
-    assert cells_of_strip(stacked, drawn) == cells_of_levels(levels.T, drawn)
-
-    upper = strip(values[:1], scale, drawn)
-    twice = np.stack([levels[0], levels[0]], axis=1)
-    assert cells_of_strip(upper, drawn) == cells_of_levels(twice, drawn)
-
-
-@given(
-    values=arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 40))),
-    size=st.integers(1, 12),
-)
-@example(np.float32([[math.inf, -math.inf, math.inf, math.nan]]), 2)
-def test_a_bin_is_the_mean_of_its_columns_and_shows_non_finite_ones(values, size):
-    averages = means(values, size)
-
-    starts = range(0, values.shape[1], size)
-    assert averages.shape == (len(values), len(starts))
-    for place, start in enumerate(starts):
-        for row, mean in zip(values[:, start : start + size], averages[:, place], strict=True):
-            if np.isnan(row).any():
-                assert np.isnan(mean)
-            elif np.isinf(row).any():
-                assert not np.isfinite(mean)
-            else:
-                exact = math.fsum(row.tolist()) / len(row)
-                largest = float(np.abs(row).max())
-                assert mean == pytest.approx(exact, rel=1e-9, abs=1e-9 * largest)
+    assert cells_of_strip(strip(values, scale, drawn), drawn) == expected
 
 
 @given(
@@ -582,14 +534,13 @@ def test_numbers_of_columns_stand_above_their_cells(columns, width):
     assert steps <= {1, 8, 20, 50, 100}
 
 
-def test_columns_without_room_are_every_nth_in_a_terminal_and_means_in_a_file():
+def test_of_columns_without_room_every_nth_is_shown():
     values = np.tile(np.float32([1, -1]), (1, 500))
     page = Strips([Label("row", [0])], [Values(values)], np.arange(1000))
 
     printed = export.text(page, 80)
     assert "shown: 1 in 14 columns" in printed
     assert ".@.@.@" in printed
-    assert "the mean of up to" in export.exported(page, "html", 80, "light").decode()
 
 
 def test_without_colour_heat_is_characters_with_marks_for_non_finite_numbers(
@@ -615,7 +566,7 @@ def test_a_picture_fits_its_lines_and_uses_them(square, size, height):
     lines = printed.splitlines()
     assert len(lines) <= height
     assert max(map(cell_len, lines)) <= 80
-    room = 2 * (height - 5)
+    room = height - 5
     assert ("shown: 1 in" in printed) == (size > min(room, 72))
     if size > room:
         assert 2 * len(lines) > height, "the picture uses most of its lines"
@@ -815,18 +766,6 @@ def test_any_text_is_read_back_from_markdown(texts):
     for match in re.finditer(r"(\\*)\$", document):
         assert len(match[1]) % 2 == 1, "GitHub would look for math"
     assert not re.search(r"\w://|www\.|\w@", document), "GitHub would make a link"
-
-
-@cases
-def test_a_file_is_as_wide_as_a_slide_unless_the_user_says_so(width, remark):
-    values = np.ones((2, 384), np.float32)
-    page = Strips([Label("ID", [0, 1])], [Values(values)], np.arange(384))
-
-    document = export.exported(page, "html", width, "light").decode()
-
-    lines = "".join(ET.fromstring(document).find(".//{*}pre").itertext()).splitlines()  # type: ignore[union-attr]
-    assert max(map(cell_len, lines)) <= (width or 204)
-    assert lines[-1].partition(" 1")[2].strip() == remark
 
 
 @cases

@@ -250,6 +250,16 @@ def test_a_page_shows_16_positions_unless_a_length_is_given(snapshot, kind):
     snapshot(f"positions/{kind}-without-length.txt", str(result))
 
 
+@pytest.mark.parametrize("kind", ["relative", "rotary"])
+def test_a_screen_has_both_matrices_side_by_side(in_process, snapshot, kind):
+    screen = {"COLUMNS": "80", "LINES": "24", "NO_COLOR": "1", "terminal": True}
+
+    printed = in_process.ok("positions", kind, suggestions=True, **screen).text
+
+    assert printed.count("\n") == 23
+    snapshot(f"positions/{kind}-screen.txt", printed)
+
+
 CHOSEN = ("positions", "sinusoidal", "--dim", "4", "--rows")
 
 

@@ -152,10 +152,30 @@ def test_what_is_said_of_a_square_picture_is_beside_it(in_process, command, word
 
 
 @cases
-def test_the_rows_of_a_token_stay_together_on_a_slide(count, left_out):
+def test_the_rows_of_a_token_stay_together_on_a_slide(count, strips, rows):
+    """They share a line if they would be too many."""
     lookup = embcli.seeded(dim=32).lookup(list(range(count)))
     svg = lookup.styled(heat=True, slide="Sum").page("svg").decode()
 
-    strips = re.findall(r'<g transform="scale.*?</g>', svg)
-    assert len(strips) == 3 * (count - left_out)
-    assert not any(" 1.5h1" in strip for strip in strips)  # two rows in a line
+    found = re.findall(r'<g transform="scale.*?</g>', svg)
+    assert len(found) == strips
+    for strip in found:
+        assert len({*re.findall(r"M\d+ (\d).5", strip)}) == rows
+    assert ("each line, from above: token, + position, = input" in svg.replace("&#160;", " ")) == (
+        rows == 3
+    )
+
+
+@pytest.mark.parametrize("length", [3, 200])
+def test_a_source_is_as_large_as_can_be_read(length):
+    page = Group(*[safe_text("x" * 84)] * 24)
+    svg = exported(page, "svg", 0, "light", frame=FRAME._replace(source="s" * length))
+    *_, scale = re.findall(r"scale\((\S+)\)", svg.decode())
+    assert 21 * float(scale) >= 28
+
+
+def test_a_slide_of_many_lines_is_as_wide_as_they_leave_room_for():
+    table = embcli.seeded(vocab=1, dim=256).positions("sinusoidal")
+    svg = table.styled(heat=True, slide="Waves").page("svg").decode()
+    (rule,) = re.findall(r'textLength="(\S+)"[^>]*>─+<', svg)
+    assert float(rule) > 95 * CELL

@@ -232,8 +232,8 @@ def handout(
 def test_a_handout_has_all_steps_and_their_answers_at_the_end(handout):
     assert handout.startswith("**Week 2**\n\nName: ___")
     steps, _, answers = handout.partition("**Week 2: answers**")
-    for step in (*UNTRAINED, *EXERCISES):
-        assert f"  {step.heading}**\n" in steps
+    for number, step in enumerate((*UNTRAINED, *EXERCISES), 1):  # as the tour numbers them
+        assert f"**{number}/{len(UNTRAINED) + len(EXERCISES)}  {step.heading}**\n" in steps
         assert step.words in (answers if step.question else steps)
         if step.question:
             assert step.question in steps

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 
-from embcli.page import Hint, LeftOut, Note
+from embcli.page import Hint, Note
 from embcli.wording import load_facts
 
 
@@ -18,7 +18,7 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
 
     `known` are the options of the command.
 
-    >>> suggestions("weights", ("columns",), [LeftOut("columns 4 to 253", "columns")])
+    >>> suggestions("weights", ("columns",), [Hint(["columns"], leaves_out=True)])
     '--columns picks columns; -f npy has all.'
     >>> suggestions("weights", ("sort",), [Note("Only these rows were read.", "sort")])
     '--sort norm reads all rows.'
@@ -26,7 +26,7 @@ def suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint])
     facts = load_facts("suggestions.json")
     parameters = chain.from_iterable(note.parameters for note in notes)
     found = [facts["options"].get(name) for name in parameters if name in known]
-    if any(isinstance(note, LeftOut) for note in notes):
+    if any(note.leaves_out for note in notes):
         found.append(facts["formats"].get(verb))
     found.append(facts["words"].get(verb))
     words = "; ".join(dict.fromkeys(filter(None, found)))

@@ -70,6 +70,7 @@ class TourStep:
     about: str = ""  # a command whose output is shown first
     text: str = TOUR_TEXT  # unless the reader has another
     keeps: str = ""  # said if another text has characters besides ASCII, and is not taken
+    beyond_ascii: str = ""  # said of a text that has characters besides ASCII
 
     def is_right(self, answer: str) -> bool:
         """Return whether an answer means the same as one of those of the step."""
@@ -127,15 +128,12 @@ def as_typed(typed: list[str]) -> str:
 
 
 def _steps(tour: TourOptions, is_file: bool) -> list[TourStep]:
-    """Return the steps that the options choose; a handout also has the further questions.
-
-    What comes next is the last step of both.
-    """
+    """Return the steps that the options choose; a handout also has the further questions."""
     steps = EXERCISES
     if not tour.quiz:
         steps = [step for step in STEPS if tour.path or "{model}" not in step.command]
         if is_file:
-            steps[-1:-1] = EXERCISES
+            steps += EXERCISES
     given = tour.text and decoded(tour.text, "--text")
     steps = _numbered(steps, given)
     if tour.steps is not None:
@@ -152,9 +150,10 @@ def _numbered(steps: list[TourStep], given: str | None) -> list[TourStep]:
         heading = f"{number}/{len(steps)}  {step.heading}"
         text = given or step.text
         words = step.words
+        if not text.isascii():
+            words += step.keeps or step.beyond_ascii
         if step.keeps and not text.isascii():
             text = step.text
-            words += step.keeps
         numbered.append(replace(step, heading=heading, text=text, words=words))
     return numbered
 
@@ -238,7 +237,7 @@ class _Pages:
     model: str
     shown_model: str  # in a command as it is typed
     result_of: ResultOf
-    height: int = 52  # lines of a step, for which a sheet of paper has room
+    height: int = 56  # lines of a step, for which a sheet of paper has room
     status: int = 0
     # Whether the last answer to a question was right, by its heading; a skipped one is not in it.
     judged: dict[str, bool] = field(default_factory=dict)

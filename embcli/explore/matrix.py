@@ -18,7 +18,7 @@ from embcli.errors import EmbcliError
 from embcli.explore.explored import ExploredMatrix, fitted
 from embcli.explore.view import CURSOR, DIM, MOVES, STRONG, ExplorerScreen, Lines, sentence
 from embcli.numerics.statistics import NormOrder, norm_order
-from embcli.page.colors import ColorScale, means
+from embcli.page.colors import ColorScale
 from embcli.page.matrix import NumberFormat, written
 from embcli.page.strips import Fit, strip
 
@@ -188,11 +188,11 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
             shown = values[self.first_column : self.first_column + self.columns_shown]
             cells = self.numbers(shown, self.number_format, self._number_cells)
         else:
-            # Columns that share a cell are shown as their mean.
+            # Of columns that share a cell, the first is shown.
             fit = Fit.of(len(values), self.room)
-            averages = means(values[None], fit.columns_per_bin)
+            shown = values[None, :: fit.columns_per_bin]
             scale = ColorScale(self.heat_limit)
-            colors = strip(averages, scale, self.app.console, fit.cells_per_bin)
+            colors = strip(shown, scale, self.app.console, fit.cells_per_bin)
             cells = [Segment(" "), *colors.render(self.app.console)]
         return self.line(Segment(labels, look), Segment(" │", DIM), *cells)
 
@@ -295,11 +295,11 @@ class MatrixScreen(ExplorerScreen):
         self.lines.sort(by_norm=True)
 
     def action_heat(self) -> None:
-        """Show all columns as colours, whose scale ends at the largest mean on the screen."""
+        """Show all columns as colours, whose scale ends at the largest number on the screen."""
         lines = self.lines
         if lines.heat_limit is None:
             fit = Fit.of(self.matrix.dim, lines.room)
-            lines.heat_limit = ColorScale.of([means(lines.values, fit.columns_per_bin)]).limit
+            lines.heat_limit = ColorScale.of([lines.values[:, :: fit.columns_per_bin]]).limit
         else:
             lines.heat_limit = None
         lines.action_columns(0)

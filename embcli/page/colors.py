@@ -156,18 +156,3 @@ class ColorScale(NamedTuple):
         levels[np.isnan(values)] = NAN
         levels[np.isinf(values)] = INFINITE
         return levels
-
-
-def means(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the means of every `count` columns: (n, columns) -> (n, bins) float64.
-
-    The last bin can have fewer columns. The mean of a bin with a number that is not finite is not
-    finite.
-    """
-    exact = values.astype(np.float64)
-    if count == 1 or not values.size:
-        return exact
-    starts = np.arange(0, values.shape[1], count)
-    sizes = np.diff(starts, append=values.shape[1])
-    with np.errstate(invalid="ignore"):
-        return np.add.reduceat(exact, starts, axis=1) / sizes

@@ -58,7 +58,6 @@ from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
 _PICTURE_WIDTH = 100  # columns, unless the user chose others
-_SLIDE_WIDTH = 204  # columns, which colours can take then
 _ZOOM = 1.5  # the size of a PNG relative to its SVG, unless it is a slide
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -161,17 +160,17 @@ def text(
         color_system = terminal.color_system or "standard"
     console = PageConsole(Medium(background, height=lines), width or pipe_width(), color_system)
     with console.capture() as captured:
-        console.print(Segments(_segments(page, console, console.width)), end="")
+        console.print(Segments(_segments(page, console)), end="")
     printed = captured.get().split("\n")
     return "\n".join(line.rstrip(" ") for line in printed)
 
 
-def _segments(page: RenderableType, console: PageConsole, width: int) -> list[Segment]:
-    """Return a page as wide as this, in colours for its background.
+def _segments(page: RenderableType, console: PageConsole) -> list[Segment]:
+    """Return a page in colours for its background.
 
     On a terminal that is dark, or of which nothing is known, those are the colours of all pages.
     """
-    options = console.options.update(max_width=width, highlight=False, markup=False)
+    options = console.options.update(highlight=False, markup=False)
     segments = console.render(page, options)
     medium = console.medium
     if medium.is_file or medium.has_fine_cells or medium.background == "light":
@@ -191,8 +190,8 @@ def exported(
 
     A picture of a model has its name below it.
 
-    A width of 0 stands for that of a pipe; for a picture, for that of a slide if colours need it.
-    `remark` gets a sentence on a character that a PNG does not show.
+    A width of 0 stands for that of a pipe, or of a picture.
+    `remark` gets a sentence on characters that a PNG does not show.
     Raises OutputError if PNG cannot be drawn here.
     """
     background = "light" if theme == "auto" else theme
@@ -221,7 +220,7 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
         medium = Medium(background, is_file=True, has_fine_cells=True, shows_svg=True)
         return picture(_lines(page, width, medium), theme)
 
-    medium = Medium(background, False, SLIDE_LINES, True, True, WIDEST_SLIDE)
+    medium = Medium(background, False, SLIDE_LINES, True, True, is_slide=True)
     lines = _slide_lines(page, medium)
     if len(lines) > SLIDE_LINES:
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
@@ -241,15 +240,19 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
     """Return the lines of a page, as wide as makes a slide show them largest.
 
-    A narrower page is taken only if it shows all that the widest one does.
+    A narrower page than one of 84 columns is taken only if it shows all that this one does. Of
+    pages that are about as large, the widest is taken.
     """
-    pages = [_lines(page, SLIDE_COLUMNS, medium)]
-    shown = _characters(pages[0])
+    pages = [_lines(page, WIDEST_SLIDE, medium), _lines(page, SLIDE_COLUMNS, medium)]
+    shown = _characters(pages[1])
     for width in range(SLIDE_COLUMNS - 4, SHORT_SLIDE - 1, -4):
-        lines = _lines(page, width, medium._replace(widest=width))
+        lines = _lines(page, width, medium)
+        if len(lines) > SLIDE_LINES:
+            break  # as narrower ones have more
         if shown <= _characters(lines):
             pages.append(lines)
-    return max(pages, key=lambda lines: round(slide_scale(lines), 1))
+    largest = max(map(slide_scale, pages))
+    return next(lines for lines in pages if slide_scale(lines) > 0.95 * largest)
 
 
 def _characters(lines: Sequence[Sequence[Segment]]) -> Counter[str]:
@@ -381,9 +384,9 @@ def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
 
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:
-    """Return the lines of a page in a file; without a width, colours can take that of a slide."""
-    console = PageConsole(medium, width or _SLIDE_WIDTH, "truecolor")
-    segments = _segments(page, console, width or _PICTURE_WIDTH)
+    """Return the lines of a page in a file."""
+    console = PageConsole(medium, width or _PICTURE_WIDTH, "truecolor")
+    segments = _segments(page, console)
     return list(Segment.split_lines(segments))
 
 

@@ -38,11 +38,21 @@ _FAR = 4  # times as far from its point is a label that has no room beside it
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _ROUNDING = 1e-9  # of cells, by which a label is within the box of its own point
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
-# A picture has its axes at the edges, where no label is.
+# A picture has its axes left of the points and below them, where no label is.
+_AXES_AT = np.array([7, 1])  # cells from the left, lines from below: the room of numbers
+_STEP = 8  # cells between two ticks at least
 _AREA = (
-    '<svg viewBox="0 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
-    '<path d="M1 0V{1:g}H{0:g}" fill="none" stroke="#808080" stroke-width="2"/>'
+    '<svg viewBox="-84 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
     '<g fill="currentColor" font-size="21">'
+)
+_AXES = '<path d="M1 0V{1:g}H{0:g}" fill="none" stroke="#808080" stroke-width="2"/>'
+_TICK_ACROSS = (
+    '<path d="M{0:.1f} {1:.1f}v-8" stroke="#808080"/>'
+    '<text x="{0:.1f}" y="{1:.1f}" dy="20" text-anchor="middle">{2:g}</text>'
+)
+_TICK_UP = (
+    '<path d="M0 {0:.1f}h8" stroke="#808080"/>'
+    '<text x="-6" y="{0:.1f}" dy="7" text-anchor="end">{1:g}</text>'
 )
 _LINE = '<path d="M{:.1f} {:.1f}L{:.1f} {:.1f}" stroke="#808080"/>'
 _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="6"{} fill-opacity=".8"/>'
@@ -68,13 +78,17 @@ class Map(Composite):
         width = options.max_width
         height = rows_that_fit(options, 30, other_lines=4 if self.bare else 10)
         area = np.array([width, height])
+        if medium.shows_svg:
+            area -= _AXES_AT
         # A point of a picture is a line away from the texts of the page.
-        margin = 4 if medium.shows_svg else 1
-        places = _places(points, area, margin)
+        scale = _Scale.of(points, area, margin=4 if medium.shows_svg else 1)
+        places = scale.places(points)
         if medium.shows_svg:
             sides = np.vstack([_SIDES, _FAR * _SIDES])
             texts = self._texts(places, area, (0.6, 0.35), sides)
-            picture = "".join(self._elements(places, texts, area))
+            elements = [_AREA.format(*(area + _AXES_AT) * _PIXELS - 5), *scale.axes(area)]
+            elements += [*self._elements(places, texts), "</g></svg>"]
+            picture = "".join(elements)
             line = Text(" " * width, Style.from_meta({"svg": picture}))
             lines_below = height - 1 if medium.has_fine_cells else 0
             yield Text.assemble(line, "\n" * lines_below, no_wrap=True)
@@ -134,29 +148,50 @@ class Map(Composite):
                 line.append(" " * (cell - line.cell_len)).append_text(text)
         return [lines[number] for number in range(min(lines), max(lines) + 1)]
 
-    def _elements(
-        self, places: np.ndarray, labels: Sequence[_Label], area: np.ndarray
-    ) -> Iterator[str]:
-        """Yield the axes of a picture, its points, and the labels."""
-        yield _AREA.format(*area * _PIXELS - 5)
+    def _elements(self, places: np.ndarray, labels: Sequence[_Label]) -> Iterator[str]:
+        """Yield the points of a picture, and the labels."""
         for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
             fill = "" if label.style else ' fill="#0087d7"'
             yield _POINT.format(x, y, fill)
         for text, *ends, start in labels:
-            yield _LINE.format(*np.ravel(ends * _PIXELS))
+            place, edge = ends
+            if np.abs(edge - place).max() > 1:  # It is not beside its point.
+                yield _LINE.format(*np.ravel(ends * _PIXELS))
             x, y = start * _PIXELS
             style = STYLES["strong"] if text.style else None
             yield from letters(Segment(text.plain, style), x, y + 16)
-        yield "</g></svg>"
 
 
-def _places(points: np.ndarray, area: np.ndarray, margin: int) -> np.ndarray:
-    """Return the cell and the line of each point, (n, 2), at equal scales, within the edges.
+class _Scale(NamedTuple):
+    """Where points are in an area: equal scales across and up, and their middle in its middle."""
 
-    Half of the margin, in cells, is at each edge.
-    """
-    least = points.min(axis=0)
-    spans = np.maximum(points.max(axis=0) - least, 1e-300)  # 0 if all are at one place
-    scale = ((area / np.abs(_CELL) - margin) / spans).min()  # cells of a unit
-    places: np.ndarray = area / 2 + (points - least - spans / 2) * scale * _CELL
-    return places
+    middle: np.ndarray  # of the points, (2,)
+    place: np.ndarray  # of this middle: a cell and a line
+    unit: np.ndarray  # cells across, and lines down, of a 1
+
+    @classmethod
+    def of(cls, points: np.ndarray, area: np.ndarray, margin: int) -> _Scale:
+        """Return the scale at which points fill an area; half of the margin is at each edge."""
+        least = points.min(axis=0)
+        spans = np.maximum(points.max(axis=0) - least, 1e-300)  # 0 if all are at one place
+        cells = ((area / np.abs(_CELL) - margin) / spans).min()  # of a 1
+        return cls(least + spans / 2, area / 2, cells * _CELL)
+
+    def places(self, points: np.ndarray) -> np.ndarray:
+        """Return the cell and the line of each point, (n, 2)."""
+        return np.asarray(self.place + (points - self.middle) * self.unit)
+
+    def axes(self, area: np.ndarray) -> Iterator[str]:
+        """Yield the axes of an area, with ticks at multiples of 1, 2 or 5 times a power of ten."""
+        steps = np.outer(10.0 ** np.arange(-45, 39), [1, 2, 5]).ravel()
+        step = steps[steps * self.unit[0] > _STEP][0]
+        numbers = step * np.arange(-40, 41)
+        places = self.places(np.stack([numbers, numbers], axis=1))
+        right, bottom = area * _PIXELS - 5
+        yield _AXES.format(right, bottom)
+        is_within = (places > 0) & (places < area)
+        for number, (x, y), (across, up) in zip(numbers, places * _PIXELS, is_within, strict=True):
+            if across:
+                yield _TICK_ACROSS.format(x, bottom, number)
+            if up:
+                yield _TICK_UP.format(y, number)

@@ -26,7 +26,7 @@ from embcli.wording import in_line
 
 _LARGEST_FIXED = 1e6  # Larger numbers, and this one, have an exponent.
 _FEWEST_DECIMALS = 2  # of numbers that have fewer so that all columns fit
-_NARROWEST = 40  # cells of a matrix beside another part
+_NARROWEST = 38  # cells of a matrix beside another part: two are on a terminal of 80 columns
 _NARROWEST_STRIPS = 30  # of a heat map there
 _DOTS = Text("…", STYLES["dim"])
 
@@ -79,6 +79,7 @@ class Matrix(Strips):
     rows_left_out: str = ""  # in words, for the same sentence
     rows_parameter: str = ""  # the parameter that chooses rows, if there is one
     has_notes: bool = False  # whether notes of the page follow, apart by a blank line
+    narrows: bool = False  # whether it may leave out columns so that others are beside it
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
@@ -114,13 +115,18 @@ class Matrix(Strips):
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         width = options.max_width
+        narrowest = _NARROWEST
+        matrix = self._fitting(width)
         if self.heat:
-            widest = _NARROWEST_STRIPS + WIDEST * len(self.numbers)
-            return Measurement(_NARROWEST_STRIPS, min(widest, width))
-        labels, excerpt = self._excerpt(width)
-        table = self._table(labels, excerpt.places, excerpt.gaps)
-        width = Measurement.get(console, options, table).maximum
-        return Measurement(min(width, _NARROWEST), width)
+            narrowest = _NARROWEST_STRIPS
+            if self.square and self.lines:  # A line is as high as two cells are wide.
+                narrowest = 2 * self.lines
+            width = min(narrowest + WIDEST * len(self.numbers), width)
+        elif matrix.fits(width) or not self.every:
+            labels, excerpt = matrix._excerpt(width)
+            table = matrix._table(labels, excerpt.places, excerpt.gaps)
+            width = Measurement.get(console, options, table).maximum
+        return Measurement(min(narrowest, width) if self.narrows else width, width)
 
     def _fitting(self, width: int) -> Matrix:
         """Return the matrix with as many decimals as leave room for all columns, at least two.

@@ -21,7 +21,7 @@ class Medium(NamedTuple):
     height: int | None = None  # lines of a screen; None if there is no end
     has_fine_cells: bool = False  # an SVG picture, in which many numbers can share a cell
     shows_svg: bool = False  # a picture or HTML, in which a part of a page can be SVG
-    widest: int | None = None  # columns of a part on a slide, whose texts are narrower
+    is_slide: bool = False
 
 
 class PageConsole(Console):

@@ -21,7 +21,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from embcli.names import Paper, Strings
+from embcli.names import Paper
 from embcli.page.colors import STYLES
 from embcli.page.medium import medium_of
 from embcli.selection import Excerpt
@@ -71,6 +71,8 @@ def title(text: str) -> Title:
 class Note(Text):
     """A remark on a page, with the parameters of the verb that change what it is about."""
 
+    leaves_out = False  # whether it says that the page leaves something out
+
     def __init__(self, text: str, *parameters: str, style: str = "dim") -> None:
         super().__init__(in_line(text), STYLES.get(style, style))
         self.parameters = parameters
@@ -82,6 +84,8 @@ class Answer(Note):
 
 class LeftOut(Note):
     """The note on what a page leaves out, with the parameters that show it."""
+
+    leaves_out = True
 
 
 def left_out(*parts: str, parameters: Sequence[str] = ()) -> Iterator[LeftOut]:
@@ -138,7 +142,8 @@ class Drawing:
 class Hint:
     """Names of parameters that would show more; it is no part that is seen on the page."""
 
-    parameters: Strings
+    parameters: Sequence[str]
+    leaves_out: bool = False  # whether the page leaves out what they would show
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         return ()
@@ -177,37 +182,44 @@ class SideBySide(Table):
 class Flow(Composite):
     """Blocks of parts: as many side by side as fit, the others below them.
 
-    On a slide, which has few lines, they have equal shares of the width if all can be beside each
-    other then.
+    On a terminal and on a slide, which have few lines, blocks that can be narrower have equal
+    shares of the width if all can be beside each other then.
     """
 
     blocks: Sequence[Sequence[RenderableType]]
     gap: int = 3  # cells between blocks
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows: list[list[Constrain]] = []
-        widest = medium_of(console).widest
-        options = options.update(max_width=widest or options.max_width)
         groups = [Group(*block) for block in self.blocks]
         sizes = [Measurement.get(console, options, group) for group in groups]
-        has_one_row = widest and sum(size.minimum + self.gap for size in sizes) <= widest
+        cells = options.max_width + self.gap
+        least = sum(size.minimum + self.gap for size in sizes)
+        most = sum(size.maximum + self.gap for size in sizes)
+        rows: list[list[tuple[Group, int]]] = []  # blocks that are side by side, with their widths
         room = 0
-        for group, (least, width) in zip(groups, sizes, strict=True):
-            if has_one_row:
-                width = min(width, max(least, options.max_width // len(groups) - self.gap))
+        for group, (narrowest, width) in zip(groups, sizes, strict=True):
+            if options.is_terminal and least <= cells < most:
+                width = min(width, max(narrowest, cells // len(groups) - self.gap))
             if width > room:
                 rows.append([])
                 room = options.max_width
-            rows[-1].append(Constrain(group, width))
             room -= width + self.gap
+            parts = parts_of(group, console, options.update(max_width=width))
+            rows[-1].append((Group(*parts), width))  # type: ignore[arg-type]
 
         for place, row in enumerate(rows):
             if place:
                 yield ""
+            if len(row) == 1:
+                yield from row[0][0].renderables
+                continue
             table = SideBySide.grid(padding=(0, self.gap))
-            table.add_row(*row)
+            table.add_row(*(Constrain(*block) for block in row))
             table.width = Measurement.get(console, options, table).maximum
             yield table
+            for part in chain.from_iterable(group.renderables for group, _ in row):
+                if isinstance(part, Note | Hint):
+                    yield Hint(part.parameters, part.leaves_out)
 
 
 @dataclass(frozen=True, eq=False)

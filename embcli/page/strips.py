@@ -1,9 +1,8 @@
 """Numbers as colours: strips, one per row of a table, or a picture of a whole matrix.
 
-Each has a colour bar. On a terminal two rows of a picture can share a line, in an SVG picture many
-numbers share a line and a cell; in HTML each number has a cell of its own if the page then fits a
-slide. Without colour each number is a character, denser for a larger number. `Matrix` yields strips
-in place of numbers if a page is to be a heat map.
+Each has a colour bar. In an SVG picture many numbers share a line and a cell. Without colour each
+number is a character, denser for a larger number. `Matrix` yields strips in place of numbers if a
+page is to be a heat map.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of, means
+from embcli.page.colors import INFINITE, MARKS, NAN, RAMP, ColorScale, colors_of
 from embcli.page.medium import medium_of
 from embcli.page.parts import Composite
 from embcli.page.svg import CELL, CRISP, LINE
@@ -38,7 +37,6 @@ _PICTURE_LINES = 36  # which strips of few rows fill
 SLIDE_STRIPS = 12  # lines that they fill on a slide
 _LINES_AROUND = 5  # an axis and a rule above a picture; a blank line and a colour bar below
 _TICKS = (1, 8, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)  # steps from one to the next
-_NOTHING = -3  # the level of a half of a cell without a number
 _MARK = Color.parse("#ffd700")  # of NaN and infinity: the last two places of a list of colours
 _MARKED = Style(color=_MARK, bgcolor="#000000", bold=True)
 _colored = lru_cache(4096)(Style.from_color)
@@ -51,70 +49,43 @@ class Values(NamedTuple):
     title: str = ""
 
 
-class Density(NamedTuple):
-    """How many numbers can share a line and a cell."""
-
-    rows_per_line: int = 1
-    columns_per_cell: int = 1
+_FINE = 20  # numbers share a cell, and as many a line, in an SVG picture, which can be enlarged
 
 
-_STACKED = Density(2)  # one above the other, on a coloured screen
-_FINE = Density(12, 4)  # in an SVG picture, in which a number is 2 pixels high and 3 wide
-_FINEST = Density(20, 20)  # on a slide, on which a letter is 20 pixels wide
-
-
-def density_of(console: Console) -> Density:
-    if not colors_of(console):
-        return Density()
-    medium = medium_of(console)
-    if medium.has_fine_cells:
-        return _FINEST if medium.height else _FINE
-    return Density() if medium.is_file else _STACKED
+def numbers_per_cell(console: Console) -> int:
+    """Return how many columns can share a cell, and how many rows a line."""
+    return _FINE if colors_of(console) and medium_of(console).has_fine_cells else 1
 
 
 class Shades(Text):
     """A line of colours or, without colour, of characters."""
 
 
-def strip(
-    values: np.ndarray,
-    scale: ColorScale,
-    console: Console,
-    cells: int = 1,
-    is_stacked: bool = False,
-) -> Shades:
-    """Return numbers, (1, columns), as one line of colours, in some cells each.
-
-    Those of a second row are in the lower halves of the cells, which a single stacked row leaves
-    empty.
-    """
+def strip(values: np.ndarray, scale: ColorScale, console: Console, cells: int = 1) -> Shades:
+    """Return numbers, (1, columns), as one line of colours, in some cells each."""
     colors = colors_of(console)
     if not colors:
         levels = scale.levels(values[0], len(RAMP)).repeat(cells)
         characters = [MARKS.get(level) or RAMP[level] for level in levels.tolist()]
         return Shades("".join(characters), no_wrap=True)
 
-    levels = _levels(values, scale, colors)
+    levels = _levels(values[0], scale, colors).repeat(cells)
     text = Shades(no_wrap=True)
-    lower_levels = levels[-1]
-    if is_stacked and len(levels) == 1:  # the last of an odd number of rows
-        lower_levels = np.full_like(lower_levels, _NOTHING)
-    pairs = np.stack([levels[0], lower_levels], axis=1).repeat(cells, axis=0).tolist()
-    for (upper, lower), run in groupby(pairs):
+    for level, run in groupby(levels.tolist()):
         count = len(list(run))
-        marks = [mark for level, mark in MARKS.items() if level in (upper, lower)]
-        if marks:  # a mark stands for both halves of its cell
-            text.append(marks[0] * count, _MARKED)
-        elif upper == lower:
-            text.append(" " * count, _colored(None, colors[upper]))
+        if level in MARKS:
+            text.append(MARKS[level] * count, _MARKED)
         else:
-            background = None if lower == _NOTHING else colors[lower]
-            text.append("▀" * count, _colored(colors[upper], background))
+            text.append(" " * count, _colored(None, colors[level]))
     return text
 
 
-def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit) -> Shades:
+def fine_strip(
+    values: np.ndarray, scale: ColorScale, console: Console, fit: Fit, height: float
+) -> Shades:
     """Return numbers, (rows, bins), as a blank line that an SVG picture fills with their colours.
+
+    They are so many pixels high.
 
     Their paths, one for each colour, are meta data of the line's style.
     """
@@ -126,7 +97,7 @@ def fine_strip(values: np.ndarray, scale: ColorScale, console: Console, fit: Fit
         for place, color in enumerate(row):
             paths[color] += f"M{place} {row_number}.5h1"
     elements = [f'<path stroke="{color}" d="{path}"/>' for color, path in paths.items()]
-    size = f"scale({fit.width * CELL / len(rows[0]):g} {(LINE + 0.25) / fit.rows_per_line:g})"
+    size = f"scale({fit.width * CELL / len(rows[0]):g} {height / fit.rows_per_line:g})"
     svg = f'<g transform="{size}" {CRISP}>{"".join(elements)}</g>'
     return Shades(" " * fit.width, Style.from_meta({"svg": svg}), no_wrap=True)
 
@@ -153,7 +124,6 @@ class Fit(NamedTuple):
     rows_per_line: int = 1
     lines_per_row: int = 1
     row_step: int = 1  # every n-th row is shown
-    is_sampled: bool = False  # whether a bin is one of its columns, not their mean
 
     @classmethod
     def of(cls, columns: int, available: int, columns_per_cell: int = 1) -> Fit:
@@ -170,12 +140,6 @@ class Fit(NamedTuple):
         return column // self.columns_per_bin * self.width // self.bins
 
 
-def _round_numbers(numbers: np.ndarray, room: float) -> list[int]:
-    """Return the places of round numbers, (n,), if a tick takes the room of so many numbers."""
-    step = min((step for step in _TICKS if step >= room), default=_TICKS[-1])
-    return np.flatnonzero(numbers % step == 0).tolist()
-
-
 def _cells(number: int) -> int:
     """Return a number of cells, or of lines, that one number may take."""
     return max(min(number, WIDEST), 1)
@@ -185,9 +149,9 @@ def _cells(number: int) -> int:
 class Strips(Composite):
     """Matrices as strips of colours, one per row, between labels, and a colour bar below.
 
-    Without room for all columns, a terminal shows every n-th, and a file averages. With `lines`
-    they are a picture of at most that many lines, which averages nothing: it shows every n-th row
-    and column. With `square` each number is as high as it is wide, and columns are what rows are.
+    Without room for all columns, every n-th is shown. With `lines` they are a picture of at most
+    that many lines, which also shows every n-th row. With `square` each number is as high as it is
+    wide, and columns are what rows are.
     """
 
     labels: Sequence[Label]
@@ -202,30 +166,19 @@ class Strips(Composite):
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
     most_lines: int = sys.maxsize  # of strips in an SVG picture; more rows share them
     column: str = "column"  # what a column is; "" if the table below says it
+    names: Sequence[str] = ()  # of the rows that share a line, and a label, in an SVG picture
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         labels, cells = self._fit_labels(options.max_width)
-        cells_of_slide = cells
-        is_file = medium_of(console).is_file
-        if is_file:
-            cells_of_slide += (console.width - options.max_width) // len(self.blocks)
-        fit = self._fit(console, cells, cells_of_slide)
+        fit = self._fit(console, cells)
         places = np.arange(0, len(self.numbers), fit.columns_per_bin)  # of those that are shown
         if fit.columns_per_bin % 2 == 0 and not self.square:
             # Sines and cosines alternate: bins of as many of both show one and the other in turn.
             places[1:-1:2] += 1
-        shown = []
-        for block in self.blocks:
-            if fit.is_sampled:
-                shown.append(block.values[:: fit.row_step, places])
-            else:
-                shown.append(means(block.values, fit.columns_per_bin))
+        shown = [block.values[:: fit.row_step, places] for block in self.blocks]
         scale = self.scale or ColorScale.of(shown).without_outliers(shown)
 
-        table = self._strips(labels, shown, scale, fit, console)
-        if is_file:
-            table.width = console.measure(table).maximum  # A file is as wide as its strips.
-        yield table
+        yield self._strips(labels, shown, scale, fit, console)
         yield ""
         yield self._bar(shown, scale, fit, console, options.max_width)
 
@@ -243,30 +196,27 @@ class Strips(Composite):
                 break
         return version, max(cells, 1)
 
-    def _fit(self, console: Console, cells: int, cells_of_slide: int) -> Fit:
-        """Return how the numbers fit into a block's cells, and into lines.
-
-        In a file, numbers that have no cells of their own there can take those of a slide.
-        """
-        density = density_of(console)
+    def _fit(self, console: Console, available: int) -> Fit:
+        """Return how the numbers fit into a block's available cells, and into lines."""
+        density = numbers_per_cell(console)
         medium = medium_of(console)
         columns = len(self.numbers)
         rows = max(len(self.blocks[0].values), 1)
         height = rows
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
-        elif density.columns_per_cell > 1 and not self.sections:
-            filled = SLIDE_STRIPS if medium.height else _PICTURE_LINES
+        elif density > 1 and not self.sections:
+            filled = SLIDE_STRIPS if medium.is_slide else _PICTURE_LINES
             height = min(max(filled - len(self.gaps), rows), self.most_lines)
 
         rows_needed = math.ceil(rows / height)  # in a line
-        highest = height // rows if density.columns_per_cell > 1 else 1
+        highest = height // rows if density > 1 else 1
         if self.square:
             # A line is as high as two cells are wide.
-            rows_needed = max(rows_needed, math.ceil(2 * columns / cells_of_slide))
+            rows_needed = max(rows_needed, math.ceil(2 * columns / available))
             if colors_of(console):  # Characters would only be repeated.
-                highest = min(height // rows, cells_of_slide // (2 * columns))
-        rows_per_line = min(rows_needed, density.rows_per_line)
+                highest = min(height // rows, available // (2 * columns))
+        rows_per_line = min(rows_needed, density)
         row_step = math.ceil(rows_needed / rows_per_line)
         lines_per_row = _cells(highest)
 
@@ -275,15 +225,13 @@ class Strips(Composite):
             width = math.ceil(2 * lines_per_row * bins / rows_per_line)
             fit = Fit(bins, width, row_step, max(width // bins, 1))
         else:
-            available = max(cells, min(columns, cells_of_slide))
-            fit = Fit.of(columns, available, density.columns_per_cell)
-            if medium.height and medium.has_fine_cells:
+            fit = Fit.of(columns, available, density)
+            if medium.is_slide:
                 fit = fit._replace(width=min(fit.bins * WIDEST, available))  # parts of cells, too
         return fit._replace(
             rows_per_line=rows_per_line,
             lines_per_row=lines_per_row,
             row_step=row_step,
-            is_sampled=self.lines is not None or not (medium.is_file or medium.has_fine_cells),
         )
 
     def _strips(
@@ -301,17 +249,20 @@ class Strips(Composite):
 
         axis = self._axis(fit)
         column = self.labels[0].header if self.square else self.column and f"{self.column}s"
-        density = density_of(console)
+        density = numbers_per_cell(console)
         gaps = (np.searchsorted(starts, self.gaps) * fit.lines_per_row).tolist()
+        height = LINE + 0.25
+        if self.names:  # Lines are apart.
+            height = 0.8 * LINE
         blocks = []
         for block, values in zip(self.blocks, shown, strict=True):
             strips: list[Text] = []
             for start, stop in pairwise([*starts, len(values)]):
                 numbers = values[start:stop]
-                if density.columns_per_cell > 1:
-                    line = fine_strip(numbers, scale, console, fit)
+                if density > 1:
+                    line = fine_strip(numbers, scale, console, fit, height)
                 else:
-                    line = strip(numbers, scale, console, fit.cells_per_bin, fit.rows_per_line > 1)
+                    line = strip(numbers, scale, console, fit.cells_per_bin)
                 strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
@@ -330,7 +281,7 @@ class Strips(Composite):
             for row, text in zip(rows, texts, strict=True):
                 place = row // fit.row_step
                 number = bisect(starts, place) - 1
-                rows_above = place - starts[number] + 0.5
+                rows_above = place - starts[number] + max(len(self.names), 1) / 2
                 lines_above = rows_above * fit.lines_per_row / fit.rows_per_line
                 cells[number] = text.copy()
                 if not self.gaps:  # which have no room for letters of the next line
@@ -361,7 +312,9 @@ class Strips(Composite):
         cells_of_number = len(str(self.numbers.max())) + GAP
         last_cell = min(fit.cell_of(count - 1), fit.width - cells_of_number + GAP)
         ticks = [0]
-        for place in _round_numbers(self.numbers, (cells_of_number + 1) * count / fit.width):
+        room = (cells_of_number + 1) * count / fit.width
+        step = min((step for step in _TICKS if step >= room), default=_TICKS[-1])
+        for place in np.flatnonzero(self.numbers % step == 0).tolist():
             if cells_of_number <= fit.cell_of(place) <= last_cell - cells_of_number:
                 ticks.append(place)
         return [*ticks, count - 1]
@@ -423,13 +376,13 @@ class Strips(Composite):
         """Return which rows and columns share a line or a colour, or are not shown."""
         remarks = []
         steps = []  # of a picture, unless it shows all rows and columns
-        if self.lines is None and fit.rows_per_line > 1:
+        if self.names:
+            remarks.append(f"each line, from above: {', '.join(self.names)}")
+        elif self.lines is None and fit.rows_per_line > 1:
             remarks.append(f"each line: {fit.rows_per_line} rows, labelled by the first")
         if fit.row_step > 1:
             steps.append(f"1 in {fit.row_step} rows")
-        if fit.columns_per_bin > 1 and not fit.is_sampled:
-            remarks.append(f"each colour: the mean of up to {fit.columns_per_bin} columns")
-        elif fit.columns_per_bin > 1 and not self.square:
+        if fit.columns_per_bin > 1 and not self.square:
             steps.append(f"1 in {fit.columns_per_bin} columns")
         if steps:
             remarks.append(f"shown: {', '.join(steps)}")

@@ -40,8 +40,8 @@ HEADING_COLUMNS = 70  # of a heading in two lines
 LONGEST_HEADING = 130  # columns of two lines, with room where a word ends the first
 _HEADING_LINES = 2  # as high as the others
 _BELOW = 1.6  # lines below: a small one, and margins
-_SOURCE = 0.7  # its scale, unless it is long
-LONGEST_SOURCE = 120  # columns
+_SOURCE = 0.9  # its scale, unless it is long
+LONGEST_SOURCE = 110  # columns, 28 pixels high at least
 _SLIDE_WIDTH = 1920  # pixels
 _SLIDE_HEIGHT = 1080
 CRISP = 'shape-rendering="crispEdges"'
@@ -50,6 +50,7 @@ _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e8
 RIGHT_TO_LEFT = re.compile(f"{_LETTER}+(?: +{_LETTER}+)*")
 # These words, and those of scripts from Devanagari to Vedic, whose letters join, too.
 _JOINED = re.compile(f"({RIGHT_TO_LEFT.pattern}|[◌\u0900-\u1cff]+)")
+_MARKED = re.compile(f"␣({RIGHT_TO_LEFT.pattern})")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
 <style>.embcli-wide {{ font-family: {wide_fonts}; text-anchor: middle; }}</style>
@@ -181,7 +182,9 @@ def runs(text: str) -> Iterator[Run]:
     """Yield the parts of a text.
 
     Words whose letters join are apart, so that no viewer moves what is beside them, as their IDs.
+    The mark of a space is on the right of words that it is before if they are read from the right.
     """
+    text = _MARKED.sub(r"\1␣", text)
     for place, part in enumerate(_JOINED.split(text)):
         if place % 2:
             yield Run(part, cell_len(part), True)

@@ -38,14 +38,16 @@ def relative(
     def chosen_columns(clipped: np.ndarray) -> np.ndarray:  # (...,) -> (..., columns)
         return np.asarray(layer_rows[clipped + k][..., columns])
 
-    def rows_of_pairs(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, T, columns)
-        return chosen_columns(_distances(positions, every_position))
-
     def similarities(others: np.ndarray) -> RowsOf:
         by_distance = products(layer_rows, token_row, metric)[:, 0]  # (2k + 1,)
         return lambda positions: by_distance[_distances(positions, others) + k]
 
-    pair_matrix = PositionMatrix("position", rows_of_pairs, columns, (length,))
+    pair_matrix = PositionMatrix(
+        name="position",
+        rows=lambda positions: chosen_columns(_distances(positions, every_position)),
+        columns=columns,
+        middle_shape=(length,),
+    )
     distances_in_words = "The distances, clipped" if length > k + 1 else "The distances"
     distance_matrix = PositionMatrix(
         name="distance",
@@ -60,7 +62,7 @@ def relative(
         name="distances",
         rows=chosen_columns,
         columns=columns,
-        heading=f"The rows of the layer, {shape_of_layer}",
+        heading=f"The layer, {shape_of_layer}",
         label="distance",
         row_numbers=np.arange(-largest, largest + 1),
     )

@@ -53,14 +53,14 @@ def rotary(
         name="position",
         rows=angles,
         columns=pairs,
-        heading="The angles in radians; one column per pair",
+        heading="Angles in radians; one column per pair",
         is_angle=True,
     )
     rotated_row = PositionMatrix(
         name="input",
         rows=rows,
         columns=row_columns,
-        heading=f"Row of ID {token_id}, rotated; pair 0: columns {first}, {second}",
+        heading=f"Row of ID {token_id}, rotated; pair 0: {first}, {second}",
     )
     return ShownPositions(
         name="Rotary",

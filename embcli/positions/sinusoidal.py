@@ -72,7 +72,10 @@ def sinusoids(step: AddPosition, dim: int, positions: np.ndarray) -> np.ndarray:
         case "" | "paper":
             return waves(dim, positions).astype(np.float32)
         case "sines, cosines in float64":
-            return _sinusoids_in_float64(dim, positions)
+            pairs = np.arange(dim) // 2
+            angles = positions[:, None] / np.power(10000, 2 * pairs / dim)  # as Marian has it
+            halves = [np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])]
+            return np.concatenate(halves, axis=1).astype(np.float32)
         case "sines, cosines":
             return _sinusoids_in_torch(step, dim, positions)
 
@@ -93,12 +96,3 @@ def _sinusoids_in_torch(step: AddPosition, dim: int, positions: np.ndarray) -> n
     rows = torch.nn.functional.pad(halves, odd_column).numpy()
     rows[shifted == step.padding_id] = 0
     return rows
-
-
-def _sinusoids_in_float64(dim: int, positions: np.ndarray) -> np.ndarray:
-    """Return the rows of Marian's formula, (n,) -> (n, D) float32."""
-    pairs = np.arange(dim) // 2
-    angles = positions[:, None] / np.power(10000, 2 * pairs / dim)
-    sines = np.sin(angles[:, 0::2])
-    cosines = np.cos(angles[:, 1::2])
-    return np.concatenate([sines, cosines], axis=1).astype(np.float32)

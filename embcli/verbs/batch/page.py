@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -50,7 +49,7 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
         yield _picture(batches, most_lines)
     else:
         few_samples = (most_lines - _OTHER_LINES) // 2
-        if medium_of(console).widest:
+        if medium_of(console).is_slide:
             few_samples = _FEW_ON_A_SLIDE
         yield from _table_of_ids(batches, width, few_samples)
     if batches.style.bare:
@@ -181,62 +180,50 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     """
     length = batches.windows.max_length
     starts = batches.order * batches.windows.stride
-    first = int(starts.min())
-    stop = int(starts.max()) + length + 1
+    first_token = int(starts.min())
+    last_token = int(starts.max()) + length
     if batches.all or batches.first == batches.count - 1:
-        stop = len(batches.tokens)
-    starts -= first
+        last_token = len(batches.tokens) - 1
+    starts -= first_token
     room = width - least_width(_sample_labels(batches, np.arange(len(starts))), 0)
-    ids = batches.tokens.ids[first:stop][: most_lines * width]
+    ids = batches.tokens.ids[first_token : last_token + 1][: most_lines * width]
     words = [str(token_id) for token_id in ids]
     if batches.tokens.encoding is not None:
         words = [shown(token) for token in batches.tokens.bytes_of(ids)]
     words = [shorten(word, room - GAP) for word in words]
 
-    lines = 0
-    shown_tokens = 0
+    stops = starts + length + 1
+    edges = np.cumsum([0, *(GAP + cell_len(word) for word in words)])
     marks = np.array(["", "■", "□", ""])  # before a sample, its inputs, the last target, after it
-    for band, samples in _bands(words, starts, length + 1, room):
+    lines = 0
+    first = 0
+    while first < len(words):
+        stop = int(np.searchsorted(edges, edges[first] + room, "right")) - 1
+        samples = np.flatnonzero((starts < stop) & (stops > first))
+        if stop < stops.max():
+            stop = min(stop, int(stops[samples].max()))
         lines += len(samples) + 3  # a header, a rule and a blank line
-        if shown_tokens and lines > most_lines:
+        if first and lines > most_lines:
             break
-        shown_tokens = band.stop
-        offsets = np.array(band) - starts[samples, None]
+        offsets = np.arange(first, stop) - starts[samples, None]
         cells = marks[np.digitize(offsets, [0, length, length + 1])]
         labels = _sample_labels(batches, samples)
-        shown_words = words[band.start : band.stop]
-        for word, marks_of_token in zip(shown_words, cells.T, strict=True):
+        for word, marks_of_token in zip(words[first:stop], cells.T, strict=True):
             labels.append(Label(word, marks_of_token, "left"))
         yield ruled(labels)
         yield ""
+        later = starts[stops > stop]
+        first = stop
+        if len(later):  # Text between samples is left out.
+            first = max(int(later.min()), stop)
 
     yield safe_text(
         "■ input, □ last target (the others are inputs, too); no mark: not in this sample"
     )
-    excerpt = Excerpt.first(shown_tokens, stop - first)
+    excerpt = Excerpt.first(first, last_token + 1 - first_token)
     if excerpt.left_out:
-        missing = omission(excerpt, "token", first=first)
+        missing = omission(excerpt, "token", first=first_token)
         yield Note(f"Left out: {missing}.")
-
-
-def _bands(
-    words: list[str], starts: np.ndarray, length: int, room: int
-) -> Iterator[tuple[range, np.ndarray]]:
-    """Yield bands of words that fit beside each other, and the places of the samples in them, (n,).
-
-    A sample that a band cuts goes on in the next one. Words between bands are in no sample.
-    """
-    edges = np.cumsum([0, *(GAP + cell_len(word) for word in words)])
-    starts = np.minimum(starts, len(words))
-    stops = np.minimum(starts + length, len(words))
-    stop = 0
-    while stop < stops.max():
-        first = max(int(starts[stops > stop].min()), stop)
-        stop = int(np.searchsorted(edges, edges[first] + room, "right")) - 1
-        is_shown = (starts < stop) & (stops > first)
-        if stop < stops.max():
-            stop = min(stop, int(stops[is_shown].max()))
-        yield range(first, stop), np.flatnonzero(is_shown)
 
 
 # --- the picture of what the model reads ---

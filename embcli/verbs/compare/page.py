@@ -307,6 +307,7 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         row_styles=picked.row_styles,
         column="",
         most_lines=len(rows),
+        narrows=True,
     )
     output = _matrix(
         comparison,
@@ -315,6 +316,7 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         gaps=tokens.gaps,
         column="",
         most_lines=length,
+        narrows=True,
     )
     yield Flow(
         [

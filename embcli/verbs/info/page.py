@@ -23,8 +23,7 @@ def page(
         case Info():
             yield from _machine_page(result)
         case ModelInfo():
-            is_slide = bool(medium_of(console).widest)
-            yield from _model_page(result, options.max_width, is_slide)
+            yield from _model_page(result, options.max_width, medium_of(console).is_slide)
         case Models():
             yield from _models_page(result)
 

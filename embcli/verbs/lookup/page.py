@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from embcli.numerics.steps import Term
 from embcli.page import (
+    Flow,
     Label,
     Matrix,
     Note,
@@ -38,6 +40,7 @@ from embcli.wording import counted
 
 _MOST_TOKENS = 40  # a table in a file or a pipe shows no more
 _MOST_STRIPS = 42  # of a heat map there
+_FEW_TOKENS = 6  # above a trace
 _FEWEST_TOKENS = 2  # any table shows these
 _LINES_AROUND_TERMS = 6  # a title, columns, a rule; what is left out, or a colour bar
 _MOST_TRACED = 40  # columns of a trace
@@ -53,9 +56,6 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         yield safe_text("Nothing to look up: there are no tokens.")
         return
     width = options.max_width
-    if lookup.draw:
-        yield from _drawing(lookup, width)
-
     lines = len(lookup.shown)  # lines per token
     lines_elsewhere = (lines + 1) * _MOST_TOKENS
     if lookup.style.heat:
@@ -63,17 +63,29 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
     rows = rows_that_fit(options, lines_elsewhere)
     remarks = list(_lines_of_remarks(lookup, width))
     notes = list(origin_lines(lookup.layers.origin))
-    if medium_of(console).widest and not lookup.draw:  # a slide, whose other lines are known
+    if lookup.trace is not None and lookup.style.bare:
+        rows = min(rows, _FEW_TOKENS)
+    shares_lines = False
+    if medium_of(console).is_slide and not lookup.draw:  # whose other lines are known
         rows = options.max_height - _LINES_AROUND_TERMS
         if not lookup.style.bare:
             rows -= 1 + len(remarks) + len(notes)
+        shares_lines = lookup.style.heat and lines * len(lookup.chosen) > rows
+        if shares_lines:
+            lines = 1
         if lines * len(lookup.chosen) > rows:
             rows -= 3  # dots, and what is left out
         if lookup.trace is not None:  # whose lines need the room
             rows = 0
     tokens = max(rows // lines, _FEWEST_TOKENS)
-    is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
-    yield from _table(lookup, tokens, is_spaced)
+    is_spaced = not shares_lines and (lines + 1) * len(lookup.chosen) <= rows + 1
+    table = _table(lookup, tokens, is_spaced, shares_lines)
+    if lookup.draw:
+        yield Flow([list(_drawing(lookup, width)), list(table)])  # type: ignore[arg-type]
+        if not lookup.style.bare:
+            yield ""
+    else:
+        yield from table
     yield from remarks
     if lookup.trace is not None:
         yield from _trace(lookup, lookup.trace, width)
@@ -83,10 +95,11 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
 # --- the table of terms ---
 
 
-def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
+def _table(lookup: Lookup, most_tokens: int, is_spaced: bool, shares_lines: bool) -> RenderResult:
     """Yield the terms of some tokens, or the matrices that the user chose, below a title.
 
-    If it is spaced, there is a blank line between the lines of two tokens.
+    If it is spaced, there is a blank line between the lines of two tokens. Otherwise the terms of a
+    token can share a line of colours.
     """
     excerpt = Excerpt.ends(most_tokens, len(lookup.chosen))
     yield title(_title(lookup))
@@ -105,7 +118,13 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool) -> RenderResult:
         elif is_shown:
             terms.append(term)
     if terms:
-        yield _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
+        matrix = _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
+        if shares_lines and len(terms) > 1:
+            places = lookup.chosen[excerpt.places]
+            labels = [label.spread(len(terms)) for label in token_labels(lookup.tokens, places)]
+            names = [_name_of(lookup, term) for term in terms]
+            matrix = replace(matrix, labels=labels, names=names, most_lines=len(places))
+        yield matrix
     if hidden:
         if terms and lookup.style.heat:
             yield ""
@@ -169,7 +188,7 @@ def _matrix(
         row_styles=row_styles * len(index),
         rows_left_out=omission(excerpt, "token", lookup.chosen),
         rows_parameter="only",
-        has_notes=not lookup.style.bare,
+        has_notes=not (lookup.draw or lookup.style.bare),
     )
 
 
@@ -185,8 +204,8 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
 
     names = []
     for term in terms:
-        name = f"{term.sign} {term.name}".lstrip() if _shows_sum(lookup) else term.name
-        names.append(safe_text(name, _STYLES_OF_RESULTS.get(term.name, "dim")))
+        style = _STYLES_OF_RESULTS.get(term.name, "dim")
+        names.append(safe_text(_name_of(lookup, term), style))
     labels.append(Label("", names * len(index), "left"))
 
     numbers = []
@@ -195,6 +214,11 @@ def _labels_of_terms(lookup: Lookup, index: np.ndarray, terms: list[Term]) -> li
             numbers.append("" if term.numbers is None else term.numbers[place])
     labels.append(Label("row", numbers))
     return labels
+
+
+def _name_of(lookup: Lookup, term: Term) -> str:
+    """Return the name of a term, in a sum with its sign."""
+    return f"{term.sign} {term.name}".lstrip() if _shows_sum(lookup) else term.name
 
 
 # --- where the rows come from ---
@@ -266,10 +290,8 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
     """Yield the token layer with the picked rows marked, and the positions where they go."""
     tokens = lookup.tokens
     vocabulary_size, dim = lookup.layers["token"].shape
-    yield title(
-        "Each ID picks a row of the token matrix: "
-        f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
-    )
+    size = f"V = {counted(vocabulary_size, 'row')}, D = {counted(dim, 'column')}"
+    yield title(f"Each ID picks a row: {size}")
 
     index = lookup.chosen
     ids = tokens.ids[index]
@@ -306,7 +328,6 @@ def _drawing(lookup: Lookup, width: int) -> RenderResult:
         column="",  # the table below names columns
     )
     yield from omitted(picked.missing)
-    yield ""
 
 
 # --- the trace ---

@@ -23,8 +23,10 @@ from embcli.page import (
     medium_of,
     omission,
     rows_that_fit,
+    ruled,
     safe_text,
     title,
+    written,
 )
 from embcli.page.colors import ColorScale
 from embcli.page.labels import origin_lines
@@ -33,7 +35,9 @@ from embcli.selection import Excerpt
 from embcli.verbs.positions import PositionTable
 from embcli.wording import counted
 
-_LINES_OF_PICTURES = 48  # of a slide, beside the texts of a page
+_LINES_OF_PICTURES = 48  # in a file
+_LINES_AROUND = 5  # the rows of a matrix
+_FEW = 12  # numbers beside a picture
 _MOST_CHOSEN = 200  # of the rows that the user chose
 
 
@@ -42,34 +46,32 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     views = _views(table)
     heading = list(_heading(table, shown))
     notes = list(_notes(table, shown))
-    is_slide = medium_of(console).widest
+    is_slide = medium_of(console).is_slide
     beside = []  # the square picture of a slide
     if is_slide and table.style.heat and table.is_similarity and not table.style.bare:
         beside = heading[1:] + notes
         del heading[1:], notes[:]
     yield from heading
 
-    below_each_other = len(views)
-    lines_elsewhere = 2 * len(views) + 1  # titles, blank lines, the next prompt
-    if is_slide:
-        below_each_other = 1
-        lines_elsewhere = len(views) + len(notes[:1])
-    if not table.style.bare:
-        lines_elsewhere += len(heading) + len(notes)
+    lines_elsewhere = 2 * (len(views) - 1)  # a title, and a second line of what is left out
+    lines_around = _LINES_AROUND
+    if not is_slide:
+        lines_elsewhere += 1  # the next prompt
+        lines_around += 2  # suggestions
+    lines_elsewhere += len(heading) + len(notes) + len(notes[:1])
     lines = None
     if table.style.heat:
-        lines = rows_that_fit(options, _LINES_OF_PICTURES, lines_elsewhere) // below_each_other
+        lines = rows_that_fit(options, _LINES_OF_PICTURES // len(views), lines_elsewhere)
+    most_rows = rows_that_fit(options, SHORT_LENGTH, lines_elsewhere + lines_around)
     blocks: list[Sequence[RenderableType]] = []
     for view in views:
-        most_rows = _most_rows(table, view, [view] if is_slide else views, options)
         blocks.append(list(_drawn(table, view, most_rows, lines)))
-    if is_slide:
-        yield Flow([*filter(None, [*blocks, beside])])
-    else:
-        for place, block in enumerate(blocks):
-            if place and not options.is_terminal:  # whose lines are few
-                yield ""
-            yield from block
+    if beside:
+        numbers = views[0].row_numbers[:_FEW]
+        values = written(views[0].rows(numbers)[:, 0], table.style.precision)
+        column = Label(f"column {views[0].columns[0]}", values)
+        blocks.append([*beside, "", ruled([Label("pos", numbers), column])])
+    yield Flow(blocks)
     if notes:
         yield ""
     yield from notes
@@ -110,20 +112,6 @@ def _views(table: PositionTable) -> list[PositionMatrix]:
     return views
 
 
-def _most_rows(
-    table: PositionTable, view: PositionMatrix, views: list[PositionMatrix], options: ConsoleOptions
-) -> int:
-    """Return how many rows of a matrix are shown on the page of these."""
-    if table._rows_chosen and view.row_numbers is table.chosen:
-        return _MOST_CHOSEN
-    other_lines = 8 * (len(views) - 1)
-    lines_in_pipe = other_lines + SHORT_LENGTH * len(views)
-    lines = rows_that_fit(options, lines_in_pipe)
-    if sum(len(each.row_numbers) for each in views) <= lines:
-        return lines
-    return (lines - other_lines) // len(views)
-
-
 def _drawn(
     table: PositionTable, view: PositionMatrix, most_rows: int, lines: int | None
 ) -> Iterator[RenderableType]:
@@ -133,10 +121,12 @@ def _drawn(
     """
     heading = view.heading
     shows_cosines = lines is not None and view.is_angle
+    if table._rows_chosen and view.row_numbers is table.chosen:
+        most_rows = _MOST_CHOSEN
     if lines is not None:
         most_rows = len(view.row_numbers)
     if shows_cosines:
-        heading = "The cosines of the angles; one column per pair"
+        heading = "Cosines of angles; one column per pair"
     if heading:
         yield title(heading)
     excerpt = Excerpt.first(most_rows, len(view.row_numbers))
@@ -160,6 +150,7 @@ def _drawn(
         scale=scale,
         rows_left_out=omission(excerpt, "row", view.row_numbers),
         rows_parameter="rows",
+        narrows=True,
     )
 
 
