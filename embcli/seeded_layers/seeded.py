@@ -50,9 +50,4 @@ def check_size(name: str, given: int) -> int:
 
 def check_seed(seed: int) -> int:
     """Return a seed, which `torch.manual_seed` takes; raises LayerError for one that it refuses."""
-    number = whole_number("seed", seed)
-    if not -(2**63) <= number < 2**64:
-        raise LayerError(
-            "{seed} must be from -2**63 to 2**64 - 1, as in torch, not {given}", given=seed
-        )
-    return number
+    return whole_number("seed", seed, -(2**63), 2**64 - 1, error=LayerError)
