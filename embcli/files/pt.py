@@ -12,7 +12,6 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -258,7 +257,7 @@ class _Unpickler(pickle._Unpickler):
         # Sparse, quantised and other tensors have no plain rows.
         rebuilt = re.fullmatch(r"torch\._utils\._rebuild_(\w+)", full_name)
         if rebuilt:
-            return partial(_tensor_without_rows, rebuilt[1])
+            return lambda *_: _Weight(rebuilt[1], ())
 
         if re.fullmatch(_INERT_NAMES, full_name):
             return _Inert
@@ -332,10 +331,6 @@ def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *marks:
     """Return a tensor whose storage has bytes; its dtype stands after requires_grad and hooks."""
     typed_storage = storage._replace(dtype=marks[2])
     return _tensor(typed_storage, first, shape, strides, *marks[:2], *marks[3:])
-
-
-def _tensor_without_rows(kind: str, *_arguments: Any) -> _Weight:
-    return _Weight(kind, ())
 
 
 def _first_argument(weight: Any, *_: Any) -> Any:
