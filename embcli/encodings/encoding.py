@@ -150,6 +150,7 @@ class VocabularyEncoding(Encoding):
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         parts = []
         try:
+            text.encode()  # The error of a package for a lone surrogate says nothing.
             for token_id, start, end in self._fragments(text, special):
                 if token_id is None:
                     parts.append(self.ids_between(text[start:end]))

@@ -360,7 +360,6 @@ class Unigrams(PieceTokenizer):
             self._words = words_between(map(str.encode, tokens))
 
     def pieces(self, text: str) -> Iterable[str]:
-        text.encode()  # The package's own error for a lone surrogate says nothing.
         normal = self._normalizer.normalize(text)
         if self._joins:
             words = [SPACE + word for word in normal.split(" ") if word]
