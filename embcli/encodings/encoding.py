@@ -282,9 +282,10 @@ class OwnWords(Encoding):
         known = [word for word in in_lower_case if word.encode() in self._ids]
         hint = self.cure
         if known and not hint:
-            hint = f"in lower case it has {_listed(known)}"
+            hint = f"in lower case it has {', '.join(map(repr, known))}"
         path = str(self._path)
-        return InputError(f"{path!r} has no row for {_listed(shown)}{others}", hint)
+        words = ", ".join(map(repr, shown))
+        return InputError(f"{path!r} has no row for {words}{others}", hint)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
@@ -295,11 +296,6 @@ class OwnWords(Encoding):
 
     def decode(self, ids: np.ndarray) -> bytes:
         return b" ".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
-
-
-def _listed(words: Iterable[str]) -> str:
-    longest = 30
-    return ", ".join(repr(word[:longest]) for word in words)
 
 
 def sibling_json(path: Path, name: str) -> JsonObject:
