@@ -102,10 +102,7 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         place = "standard output" if path is None else repr(str(path))
-        # The system's message names the file that failed, which may be an unfinished one.
-        message = str(error)
-        reason = message.partition("] ")[2] or message
-        raise OutputError(f"cannot write to {place}: {PARTIAL.sub('', reason)}") from None
+        raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
 
 
 def _writable_mode(path: Path) -> int | None:
