@@ -160,7 +160,10 @@ def unreadable(path: Path | str, error: OSError | ValueError) -> InputError:
 
 
 def quoted(name: str, longest: int = 80) -> str:
-    """Return a name from a file as messages show it: in quotes, and cut if it is long."""
+    """Return a name from a file for a page: in quotes, and cut if it is long.
+
+    An error has the whole name, and is shortened where it is printed.
+    """
     short_name = name if len(name) <= longest else f"{name[:longest]}..."
     return repr(short_name)
 

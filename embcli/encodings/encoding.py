@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from embcli.binary import Binary, JsonObject, file_error, quoted, read_object
+from embcli.binary import Binary, JsonObject, file_error, read_object
 from embcli.encodings.merging import Derivation, Ids
 from embcli.errors import InputError, missing_extra
 from embcli.wording import counted, in_data
@@ -339,5 +339,4 @@ def call_package(path: Path, failure: str, function: Callable[[], _Value]) -> _V
         except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
             raise
         except BaseException as error:
-            reason = quoted(str(error)).strip("'")
-            raise file_error(path, f"{failure} ({reason})") from None
+            raise file_error(path, f"{failure} ({error})") from None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary
 from embcli.errors import Notes, refuse_too_large
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
@@ -80,7 +80,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     except Malformed as error:
         raise binary.file_error(str(error)) from None
     except DAMAGES as error:
-        raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
+        raise binary.file_error(f"it is a damaged archive ({error})") from None
     tensors = {name: archive.tensor(name, weight) for name, weight in weights.items()}
     return Tensors(binary, "PyTorch", tensors, is_array=False)
 
@@ -134,17 +134,17 @@ class _Archive(NamedTuple):
 
         member = self.members.get(f"{self.folder}/data/{storage.key}")
         if member is None:
-            raise binary.file_error(f"its storage {quoted(storage.key)} is missing")
+            raise binary.file_error(f"its storage {storage.key!r} is missing")
         storage_start = member_start(binary, member)
         if storage.size != member.file_size or storage_start + storage.size > binary.size:
             raise binary.file_error(
-                f"its storage {quoted(storage.key)} claims {storage.size:,} bytes "
+                f"its storage {storage.key!r} claims {storage.size:,} bytes "
                 f"and has {member.file_size:,}"
             )
         numbers = prod(weight.shape)
         size = numbers * _item_size(dtype)
         if size > storage.size:  # It is expanded: the same numbers are read again and again.
-            refuse_too_large(f"tensor {quoted(name)}", (numbers, 1))
+            refuse_too_large(f"tensor {name!r}", (numbers, 1))
             size = storage.size
         start = storage_start + weight.first * _item_size(dtype)
         return Tensor(name, weight.shape, dtype, size, binary, start, weight.strides)
@@ -188,8 +188,7 @@ def _unpickled(data: bytes) -> Any:
     except (Malformed, MemoryError):
         raise
     except Exception as error:  # an argument, a stack or a call that is wrong can raise any kind
-        reason = quoted(str(error) or type(error).__name__, 100)
-        raise Malformed(f"its pickle is damaged ({reason})") from None
+        raise Malformed(f"its pickle is damaged ({error!r})") from None
 
 
 class _Checked(dict[Any, Any]):
@@ -266,9 +265,7 @@ class _Unpickler(pickle._Unpickler):
         advice = _ADVICE
         if full_name.startswith("gensim."):
             advice = "save_word2vec_format of gensim writes its rows"
-        raise UnknownName(
-            f"it asks for {quoted(full_name)}, and embcli runs nothing of a file; {advice}"
-        )
+        raise UnknownName(f"it asks for {full_name!r}, and embcli runs nothing of a file; {advice}")
 
     def persistent_load(self, description: Any) -> _Storage:
         kind, dtype, key, location, count = description

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary
 from embcli.encodings.encoding import (
     BosEos,
     NamedToken,
@@ -211,7 +211,7 @@ class GgufEncoding(VocabularyEncoding):
             name = self.pre_tokenizer
         else:
             return None
-        why = f"its {thing} {quoted(str(name))} is unknown"
+        why = f"its {thing} {str(name)!r} is unknown"
         if name is None:
             why = f"it does not name its {thing}"
         reason = (
