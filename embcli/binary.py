@@ -95,10 +95,7 @@ class Binary:
                     self._file.seek(offset)
                     count = self._file.readinto(unfilled[:length])
                 if count < length:
-                    size = os.fstat(self._file.fileno()).st_size
-                    raise self.file_error(
-                        f"it was cut off while it was read, from {self.size:,} to {size:,} bytes"
-                    )
+                    raise self.file_error("it was cut off while it was read")
                 unfilled = unfilled[length:]
         except OSError as error:
             raise self.file_error(str(error.strerror)) from None
