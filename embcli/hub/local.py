@@ -167,13 +167,9 @@ def cached_models(cache: Path) -> Iterator[NamedPath]:
 def model_folders(cache: Path) -> Iterator[NamedPath]:
     """Yield the names and the folders of the models in a cache; opens no file."""
     for folder in sorted(cache.glob("models--*")):
-        name = _model_name(folder)
+        name = folder.name.removeprefix("models--").replace("--", "/")
         if _MODEL.fullmatch(name):
             yield name, folder
-
-
-def _model_name(folder: Path) -> str:
-    return folder.name.removeprefix("models--").replace("--", "/")
 
 
 def snapshot(name: str) -> Path:
@@ -189,20 +185,19 @@ def snapshot(name: str) -> Path:
         raise error
     model = match["name"]
     cache = cache_folder()
-    folders = [cache / f"models--{model.replace('/', '--')}"]
-    if not folders[0].is_dir():
-        folders = []
-        if "/" not in model:
-            folders = sorted(cache.glob(f"models--*--{model}"))
+    folders = dict(model_folders(cache))
+    names = [model]
+    if model not in folders:
+        names = [name for name in folders if name.endswith(f"/{model}")]
 
-    if not folders:
+    if not names:
         raise _missing_model_error(model, cache)
-    if len(folders) > 1:
-        names = ", ".join(_model_name(folder) for folder in folders[:6])
+    if len(names) > 1:
+        listed = first_of(names, 6)
         raise InputError(
-            f"the Hugging Face cache has {len(folders)} models {model!r}: {names}; choose one"
+            f"the Hugging Face cache has {len(names)} models {model!r}: {listed}; choose one"
         )
-    return _revision_folder(folders[0], model, match["revision"] or "main")
+    return _revision_folder(folders[names[0]], model, match["revision"] or "main")
 
 
 def _missing_model_error(model: str, cache: Path) -> InputError:
