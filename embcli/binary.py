@@ -27,7 +27,6 @@ from embcli.wording import Sentence
 UNCOMPRESSED = "store it without compression: numpy.savez"
 JsonObject = dict[str, Any]  # of a file such as config.json, whose values can be of any type
 LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _SEEKING = Lock()  # all threads share the offset of an open file
 
 
@@ -140,7 +139,7 @@ def is_text(data: bytes) -> bool:
         text = decoder.decode(data)
     except UnicodeDecodeError:
         return False
-    return not _CONTROLS.search(text)
+    return not re.search("[\x00-\x08\x0e-\x1f\x7f]", text)
 
 
 def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> InputError:
