@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,19 +50,16 @@ def kept_answer(
     kept = store.read(name, None, np.uint8) if store else None
     if kept is not None:
         with suppress(ValueError, KeyError, TypeError):  # It may be damaged.
-            known: Made = _parsed(made, kept.tobytes())
-            return known
+            return _parsed(made, kept.tobytes())
     if remark:
         notes.add(remark)
     data = orjson.dumps(answer(about, **question))
     if store:
         array = np.frombuffer(data, np.uint8)
         store.write(name, array.shape, [array], notes, np.uint8)
-    found: Made = _parsed(made, data)
-    return found
+    return _parsed(made, data)
 
 
-@lru_cache(4)
 def _parsed(made: Callable[..., Made], data: bytes) -> Made:
     return made(**facts_in(orjson.loads(data)))
 
