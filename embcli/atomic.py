@@ -39,9 +39,6 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
         raise
 
 
-_OPEN_DESCRIPTOR = re.compile("/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})")
-
-
 @contextmanager
 def destination(path: Path) -> Iterator[BinaryIO]:
     """Yield what a user's path names, open for writing.
@@ -49,7 +46,8 @@ def destination(path: Path) -> Iterator[BinaryIO]:
     A file is replaced and keeps its permissions, and so is the target of a link. A device or a pipe
     is written to, and an open descriptor (/dev/stdout) continues at its position.
     """
-    match = _OPEN_DESCRIPTOR.fullmatch(str(path))
+    open_descriptor = "/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,6})"
+    match = re.fullmatch(open_descriptor, str(path))
     if match is not None:
         descriptor = {"stdout": 1, "stderr": 2}.get(match[1]) or int(match[2])
         # A duplicate continues at the position; the path would be opened at the beginning.
@@ -102,10 +100,7 @@ def explaining_failure(path: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         place = "standard output" if path is None else repr(str(path))
-        # The system's message names the file that failed, which may be an unfinished one.
-        message = str(error)
-        reason = message.partition("] ")[2] or message
-        raise OutputError(f"cannot write to {place}: {PARTIAL.sub('', reason)}") from None
+        raise OutputError(f"cannot write to {place}: {error.strerror or error}") from None
 
 
 def _writable_mode(path: Path) -> int | None:

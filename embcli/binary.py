@@ -27,7 +27,6 @@ from embcli.wording import Sentence
 UNCOMPRESSED = "store it without compression: numpy.savez"
 JsonObject = dict[str, Any]  # of a file such as config.json, whose values can be of any type
 LONGEST_LOAD = 256_000_000  # bytes that a remote file gives at once
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _SEEKING = Lock()  # all threads share the offset of an open file
 
 
@@ -97,10 +96,7 @@ class Binary:
                     self._file.seek(offset)
                     count = self._file.readinto(unfilled[:length])
                 if count < length:
-                    size = os.fstat(self._file.fileno()).st_size
-                    raise self.file_error(
-                        f"it was cut off while it was read, from {self.size:,} to {size:,} bytes"
-                    )
+                    raise self.file_error("it was cut off while it was read")
                 unfilled = unfilled[length:]
         except OSError as error:
             raise self.file_error(str(error.strerror)) from None
@@ -145,7 +141,7 @@ def is_text(data: bytes) -> bool:
         text = decoder.decode(data)
     except UnicodeDecodeError:
         return False
-    return not _CONTROLS.search(text)
+    return not re.search("[\x00-\x08\x0e-\x1f\x7f]", text)
 
 
 def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> InputError:
@@ -162,7 +158,10 @@ def unreadable(path: Path | str, error: OSError | ValueError) -> InputError:
 
 
 def quoted(name: str, longest: int = 80) -> str:
-    """Return a name from a file as messages show it: in quotes, and cut if it is long."""
+    """Return a name from a file for a page: in quotes, and cut if it is long.
+
+    An error has the whole name, and is shortened where it is printed.
+    """
     short_name = name if len(name) <= longest else f"{name[:longest]}..."
     return repr(short_name)
 

@@ -189,25 +189,18 @@ def encode_sequences(
     before and after a text are added.
     """
     reading = None if encoding is None else Reading(encoding, special, has_added)
-    lengths = [0]
-    if sequences.texts is None or reading is None:
-        arrays = sequences.ids or ()
-        lengths += map(len, arrays)
-        ids = np.concatenate([np.empty(0, np.int64), *arrays])
-    else:
+    arrays = [np.empty(0, np.int64), *(sequences.ids or ())]
+    if sequences.texts is not None and reading is not None:
         before, after = reading.added
-        bos = np.array(before, np.uint32)
-        eos = np.array(after, np.uint32)
-        buffer = bytearray()  # an array for each of a million texts would be many times slower
+        arrays = [np.empty(0, np.uint32)]
         for text in sequences.texts:
-            ids = np.concatenate([bos, reading.ids(text), eos])
-            buffer += ids.data
-            lengths.append(len(ids))
-        ids = np.frombuffer(buffer, np.uint32)
+            ids = (before, reading.ids(text), after)  # numpy takes an empty tuple for floats
+            arrays.append(np.concatenate(ids, dtype=np.uint32, casting="unsafe"))
         if not special:
             _remark_special(sequences.texts, reading, notes or Notes())
+    starts = np.cumsum([len(ids) for ids in arrays])
     return Tokens(
-        ids, np.cumsum(lengths), reading, sequences.many, sequences.texts, sequences.shape
+        np.concatenate(arrays), starts, reading, sequences.many, sequences.texts, sequences.shape
     )
 
 

@@ -342,16 +342,9 @@ _SHOWN = {
     "␣": "\\u2423",
     "◌": "\\u25cc",
 }
-_MARKS = ("Mn", "Me", "Mc")  # categories of combining marks
-# Characters that terminals join with their neighbours, or draw in different widths.
-_JOINING = {
-    "\u200d",
-    "\ufe0e",
-    "\ufe0f",
-    "\U0001171e",  # a spacing mark (Mc) since Unicode 16
-    *map(chr, range(0x1F1E6, 0x1F200)),
-    *map(chr, range(0x1F3FB, 0x1F400)),
-}
+# Characters that terminals join with their neighbours, or draw in different widths. U+1171E is a
+# spacing mark (Mc) since Unicode 16.
+_JOINING = "[\u200d\ufe0e\ufe0f\U0001171e\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]"
 
 
 def varies_in_width(character: str, in_picture: bool = False) -> bool:
@@ -361,7 +354,7 @@ def varies_in_width(character: str, in_picture: bool = False) -> bool:
     """
     is_virama = unicodedata.combining(character) == 9
     is_fitted = is_virama or unicodedata.category(character) == "Mc"
-    return (is_fitted and not in_picture) or character in _JOINING
+    return (is_fitted and not in_picture) or bool(re.match(_JOINING, character))
 
 
 def shown(token: bytes | None, in_picture: bool = False) -> str:
@@ -397,9 +390,9 @@ def _shown_character(character: str, previous: str, in_picture: bool) -> str:
         return _SHOWN[character]
     if not character.isprintable() or varies_in_width(character, in_picture):
         return _escape(character)
-    is_after_mark = unicodedata.category(previous) in _MARKS
+    is_after_mark = unicodedata.category(previous).startswith("M")
     has_base = previous.isalpha() or (is_after_mark and not varies_in_width(previous, in_picture))
-    is_mark = unicodedata.category(character) in _MARKS
+    is_mark = unicodedata.category(character).startswith("M")
     return f"◌{character}" if is_mark and not has_base else character
 
 

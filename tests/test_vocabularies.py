@@ -198,6 +198,16 @@ def bytes_level(ignore_merges: bool, pattern: str | None) -> Tokenizer:
     return tokenizer
 
 
+def test_a_piece_that_is_looked_up_whole_has_symbols_and_no_steps(tmp_path):
+    rest = {"pre": "llama-bpe", "merges": ["a b"], "add_bos_token": False}
+    encoding = encoding_of(tmp_path, "gpt2", ["a", "b", "c", "ab", "abc"], **rest)
+    (whole,) = encoding.derivations("abc")
+    assert (whole.symbols, whole.steps, whole.ids) == ((b"a", b"b", b"c"), (), (4,))
+    (merged_piece,) = encoding.derivations("abb")
+    assert [step.token for step in merged_piece.steps] == [b"ab"]
+    assert merged_piece.ids == (3, 1)
+
+
 @pytest.mark.parametrize(
     ("pre", "ignores", "pattern"), [("gpt-2", False, None), ("llama-bpe", True, CUTS)]
 )

@@ -6,7 +6,6 @@ An answer is kept under a hash of all that it may depend on, and of the versions
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,8 +49,7 @@ def kept_answer(
     kept = store.read(name, None, np.uint8) if store else None
     if kept is not None:
         try:
-            known: Made = _parsed(made, kept.tobytes())
-            return known
+            return _parsed(made, kept.tobytes())
         except InputError:  # a kept refusal
             raise
         except (ValueError, KeyError, TypeError):
@@ -62,11 +60,9 @@ def kept_answer(
     if store:
         array = np.frombuffer(data, np.uint8)
         store.write(name, array.shape, [array], notes, np.uint8)
-    found: Made = _parsed(made, data)
-    return found
+    return _parsed(made, data)
 
 
-@lru_cache(4)
 def _parsed(made: Callable[..., Made], data: bytes) -> Made:
     return made(**facts_in(orjson.loads(data)))
 

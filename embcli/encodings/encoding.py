@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from embcli.binary import Binary, JsonObject, file_error, quoted, read_object
+from embcli.binary import Binary, JsonObject, file_error, read_object
 from embcli.encodings.merging import Derivation, Ids
 from embcli.errors import InputError, missing_extra
 from embcli.wording import counted, in_data
@@ -150,6 +150,7 @@ class VocabularyEncoding(Encoding):
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         parts = []
         try:
+            text.encode()  # The error of a package for a lone surrogate says nothing.
             for token_id, start, end in self._fragments(text, special):
                 if token_id is None:
                     parts.append(self.ids_between(text[start:end]))
@@ -281,9 +282,10 @@ class OwnWords(Encoding):
         known = [word for word in in_lower_case if word.encode() in self._ids]
         hint = self.cure
         if known and not hint:
-            hint = f"in lower case it has {_listed(known)}"
+            hint = f"in lower case it has {', '.join(map(repr, known))}"
         path = str(self._path)
-        return InputError(f"{path!r} has no row for {_listed(shown)}{others}", hint)
+        words = ", ".join(map(repr, shown))
+        return InputError(f"{path!r} has no row for {words}{others}", hint)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._words[token_id] if 0 <= token_id < len(self._words) else None
@@ -294,11 +296,6 @@ class OwnWords(Encoding):
 
     def decode(self, ids: np.ndarray) -> bytes:
         return b" ".join(self.token_bytes(token_id) or b"" for token_id in ids.tolist())
-
-
-def _listed(words: Iterable[str]) -> str:
-    longest = 30
-    return ", ".join(repr(word[:longest]) for word in words)
 
 
 def sibling_json(path: Path, name: str) -> JsonObject:
@@ -342,5 +339,4 @@ def call_package(path: Path, failure: str, function: Callable[[], _Value]) -> _V
         except (KeyboardInterrupt, SystemExit, MemoryError, InputError):
             raise
         except BaseException as error:
-            reason = quoted(str(error)).strip("'")
-            raise file_error(path, f"{failure} ({reason})") from None
+            raise file_error(path, f"{failure} ({error})") from None

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # a token of a byte
 MERGES = ("merges.txt", "vocab.bpe")  # the files of merges beside a vocab.json or encoder.json
-_IN_UTF8 = (*range(0xC0), *range(0xC2, 0xF5))  # bytes that a text can have
+_IN_UTF8 = 243  # the bytes that a text can have: to BF, and C2 to F4
 _FEW = 0.01  # of the tokens, which a healthy vocabulary can have and no text gets
 _BYTES_PER_CHARACTER = 150  # of the memory in which the package keeps the tokens of a text
 
@@ -163,7 +163,7 @@ class HuggingFaceEncoding(Encoding):
         if len(lost) > _FEW * len(tokens):
             shown = first_of(map(repr, sorted(lost)), 3)
             yield f"{self.path.name}: no merge of earlier tokens makes {shown}"
-        if len(of_bytes) >= len(_IN_UTF8) and not rules["byte_fallback"]:
+        if len(of_bytes) >= _IN_UTF8 and not rules["byte_fallback"]:
             yield f"{self.path.name} has tokens of bytes, but byte_fallback is false"
 
     @cached_property

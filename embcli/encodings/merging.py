@@ -145,12 +145,10 @@ def unmade(words: Iterable[str], merges: Iterable[Sequence[str]]) -> list[str]:
     return [word for word in words if len(word) > 1 and word not in made]
 
 
-# GPT-2 spells each byte as a character: the printable ones of Latin-1 as they are, the others as
+# GPT-2 spells each byte as a character: the printable ones of Latin-1 as they are, these others as
 # U+0100 and on, in order.
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTE_OF_CHARACTER = {byte: byte for byte in _PRINTABLE}
-_BYTE_OF_CHARACTER |= {0x100 + place: byte for place, byte in enumerate(_OTHERS)}
+_OTHERS = [*range(0x21), *range(0x7F, 0xA1), 0xAD]
+_BYTE_OF_CHARACTER = {0x100 + place: byte for place, byte in enumerate(_OTHERS)}
 # The other characters of Latin-1 spell no byte: they become one that Latin-1 cannot encode.
 _BYTE_OF_CHARACTER |= dict.fromkeys(_OTHERS, 0x100)
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 
@@ -91,11 +92,50 @@ class PieceTokenizer(ABC):
 
 
 class Pairs(PieceTokenizer):
-    """A tokenizer that merges the parts of a piece, pair by pair."""
+    """A tokenizer that merges the parts of a piece, pair by pair.
+
+    A part that is no token is spelled by the tokens of its bytes.
+    """
+
+    _ids: Ids
+    _to_bytes: ToBytes
+    _unknown: int | None = None  # for a part with bytes that are no tokens; None leaves these out
 
     @abstractmethod
+    def _symbols(self, piece: str) -> list[bytes]: ...
+
+    @abstractmethod
+    def _priority(self, left: bytes, right: bytes) -> float: ...
+
+    @abstractmethod
+    def _byte_id(self, byte: int) -> int: ...
+
+    def _parts(self, piece: str) -> list[bytes]:
+        parts, _ = merge(self._symbols(piece), self._priority)
+        return parts
+
+    def tokens(self, piece: str) -> TokenLengths:
+        tokens = []
+        for part in self._parts(piece):
+            token_id = self._ids.get(part)
+            if token_id is not None:
+                tokens.append((token_id, len(part)))
+                continue
+            byte_ids = [self._byte_id(byte) for byte in part]
+            if self._unknown is None or _NO_TOKEN not in byte_ids:
+                tokens += [(byte_id, 1) for byte_id in byte_ids]
+            elif tokens and tokens[-1][0] == self._unknown:
+                _, length = tokens[-1]
+                tokens[-1] = (self._unknown, length + len(part))
+            else:
+                tokens.append((self._unknown, len(part)))
+        return tokens
+
     def derivation(self, piece: str) -> Derivation:
         """Return the merges of a piece."""
+        tokens = self._cached_tokens(piece)
+        ids = [token_id for token_id, _ in tokens if token_id != _NO_TOKEN]
+        return derive(self._symbols(piece), self._priority, self._ids.get, ids, self._to_bytes)
 
     def derivations(self, text: str) -> Iterator[Derivation]:
         return map(self.derivation, self.pieces(text))
@@ -104,8 +144,7 @@ class Pairs(PieceTokenizer):
 class BytePairs(Pairs):
     """Byte-pair encoding: the pieces of a pre-tokenizer, merged by rank.
 
-    Unlike `tokenizers`, llama.cpp also merges to parts that are no tokens; at the end it spells
-    these by the tokens of their bytes.
+    Unlike `tokenizers`, llama.cpp also merges to parts that are no tokens.
     """
 
     def __init__(self, ids: Ids, ranks: Mapping[Pair, int], splitting: Splitting) -> None:
@@ -113,7 +152,7 @@ class BytePairs(Pairs):
         self._ranks = ranks
         self._splitting = splitting
         self._symbols_are_bytes = "of_characters" not in splitting.flags
-        self._to_bytes: ToBytes = bytes if self._symbols_are_bytes else piece_to_bytes
+        self._to_bytes = bytes if self._symbols_are_bytes else piece_to_bytes
         self._words = None
         if "escapes_spaces" in splitting.flags:
             self._words = words_between(map(b" ".join, ranks))
@@ -124,27 +163,12 @@ class BytePairs(Pairs):
         pieces = self._splitting.pieces(text.replace(" ", SPACE))
         return chain.from_iterable(map(self._words.findall, pieces))
 
-    def tokens(self, piece: str) -> TokenLengths:
-        if self._is_whole(piece):
-            parts = [piece.encode()]
-        else:
-            parts, _ = merge(self._symbols(piece), self._rank)
-        tokens = []
-        for part in parts:
-            token_id = self._ids.get(part)
-            if token_id is not None:
-                tokens.append((token_id, len(part)))
-            else:
-                tokens += [(self._byte_id(byte), 1) for byte in part]
-        return tokens
+    def _parts(self, piece: str) -> list[bytes]:
+        return [piece.encode()] if self._is_whole(piece) else super()._parts(piece)
 
     def derivation(self, piece: str) -> Derivation:
-        tokens = self._cached_tokens(piece)
-        ids = [token_id for token_id, _ in tokens if token_id != _NO_TOKEN]
-        symbols = self._symbols(piece)
-        if self._is_whole(piece):
-            return Derivation(tuple(map(self._to_bytes, symbols)), (), tuple(ids))
-        return derive(symbols, self._rank, self._ids.get, ids, self._to_bytes)
+        derivation = super().derivation(piece)
+        return replace(derivation, steps=()) if self._is_whole(piece) else derivation
 
     def _is_whole(self, piece: str) -> bool:
         """Return whether a piece is looked up before anything is merged, and is a token."""
@@ -158,7 +182,7 @@ class BytePairs(Pairs):
             return [b"%c" % byte for byte in piece.encode()]
         return [character.encode() for character in piece]
 
-    def _rank(self, left: bytes, right: bytes) -> float:
+    def _priority(self, left: bytes, right: bytes) -> float:
         return self._ranks.get((left, right), NEVER)
 
     def _byte_id(self, byte: int) -> int:
@@ -181,6 +205,7 @@ class ScoredPairs(Pairs):
         whole: Iterable[bytes] = (),
     ) -> None:
         self._ids = ids
+        self._to_bytes = piece_to_bytes
         self._unknown = unknown
         self._lead = SPACE if adds_space else ""
         self.words = words_between(ids)  # They cut a text that is spelled as in the vocabulary.
@@ -198,28 +223,6 @@ class ScoredPairs(Pairs):
     def origins(self, text: str) -> list[Span]:
         lead = [(0, 0)] * len(self._lead)
         return lead + [(place, place + 1) for place in range(len(text))]
-
-    def tokens(self, piece: str) -> TokenLengths:
-        tokens = []
-        parts, _ = merge(self._symbols(piece), self._priority)
-        for part in parts:
-            token_id = self._ids.get(part)
-            if token_id is not None:
-                tokens.append((token_id, len(part)))
-                continue
-            byte_ids = [self._byte_id(byte) for byte in part]
-            if _NO_TOKEN not in byte_ids:
-                tokens += [(byte_id, 1) for byte_id in byte_ids]
-            elif tokens and tokens[-1][0] == self._unknown:
-                _, length = tokens[-1]
-                tokens[-1] = (self._unknown, length + len(part))
-            else:
-                tokens.append((self._unknown, len(part)))
-        return tokens
-
-    def derivation(self, piece: str) -> Derivation:
-        ids = [token_id for token_id, _ in self._cached_tokens(piece)]
-        return derive(self._symbols(piece), self._priority, self._ids.get, ids, piece_to_bytes)
 
     def _symbols(self, piece: str) -> list[bytes]:
         return [symbol.encode() for symbol in self._symbol.findall(piece)]
@@ -360,7 +363,6 @@ class Unigrams(PieceTokenizer):
             self._words = words_between(map(str.encode, tokens))
 
     def pieces(self, text: str) -> Iterable[str]:
-        text.encode()  # The package's own error for a lone surrogate says nothing.
         normal = self._normalizer.normalize(text)
         if self._joins:
             words = [SPACE + word for word in normal.split(" ") if word]

@@ -112,7 +112,6 @@ class SentencePieceEncoding(VocabularyEncoding):
         return np.array(self._encoded(text, "numpy"), np.uint32)
 
     def _encoded(self, text: str, return_type: str) -> Any:
-        text.encode()  # The package's own error for a lone surrogate says nothing.
         return self._processor.encode(text, return_type=return_type)
 
     def spans_between(self, text: str) -> np.ndarray:
@@ -131,7 +130,6 @@ class SentencePieceEncoding(VocabularyEncoding):
     def derivations_between(self, text: str) -> Iterator[Derivation]:
         if self._model.trainer_spec.model_type != _BPE:
             raise without_merges(self.path, "Unigram")
-        text.encode()  # It raises the error for a lone surrogate.
         pairs = self._scored_pairs
         for word in pairs.words.findall(self._processor.normalize(text)):
             yield pairs.derivation(word)

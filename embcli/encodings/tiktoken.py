@@ -57,12 +57,9 @@ def _definitions() -> dict[str, Definition]:
         name: Definition(**fields) for name, fields in load_facts("tiktoken.json").items()
     }
 
-    # The IDs without a special token are reserved ones; 200018 has two names.
     special_tokens = definitions["o200k_harmony"].special_tokens
-    used = {*special_tokens.values()} - {200018}
-    for token_id in range(200000, 201088):
-        if token_id not in used:
-            special_tokens[f"<|reserved_{token_id}|>"] = token_id
+    for token_id in range(200013, 201088):  # 200018 has two names
+        special_tokens[f"<|reserved_{token_id}|>"] = token_id
     return definitions
 
 
@@ -271,12 +268,10 @@ def _read_tekken(binary: Binary) -> Vocabulary:
         pattern = str(config["pattern"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise binary.file_error(f"it is not a tekken.json ({error!r})") from None
-    if not 0 <= count <= size < MAX_TOKENS or min(ranks.values(), default=0) < 0:
+    # The file need not list its special tokens, so their number can be any.
+    is_known = 0 <= count <= size < MAX_TOKENS and count < 1 << 16
+    if not is_known or min(ranks.values(), default=0) < 0:
         raise binary.file_error("it has a rank that no vocabulary has")
-
-    max_special = 1 << 16  # The file need not list its special tokens, so the number can be any.
-    if count > max_special:
-        raise binary.file_error(f"it promises {count:,} special tokens")
 
     ids = {token: count + rank for token, rank in ranks.items() if count + rank < size}
     special_tokens = {}

@@ -135,8 +135,6 @@ class Explorer(App[list[str]]):
             yield
         except EmbcliError as error:
             self.notify(sentence(error), severity="error", markup=False)
-        except MemoryError:
-            self.notify("memory ran out: this matrix is too large", severity="error")
 
     async def _open(self, screen: ExplorerScreen) -> None:
         """Open a screen; the row that it may result in is shown on the screen before it."""

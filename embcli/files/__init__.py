@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from embcli.atomic import opened_files
-from embcli.binary import Binary, is_text, quoted, read_object
+from embcli.binary import Binary, is_text, read_object
 from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors
 from embcli.hub import remote
@@ -128,9 +128,9 @@ def _read_index(binary: Binary) -> Tensors:
     for name in dict.fromkeys(file_names.values()):
         pure_path = PurePath(name)
         if pure_path.is_absolute() or ".." in pure_path.parts:
-            raise binary.file_error(f"it names a file outside its folder, {quoted(name)}")
+            raise binary.file_error(f"it names a file outside its folder, {name!r}")
         if not binary.folder.has(name):
-            raise binary.file_error(f"its file {quoted(name)} is missing")
+            raise binary.file_error(f"its file {name!r} is missing")
         opened_files.add(binary.folder.path.absolute() / name)  # It is a part of the model.
         names.append(name)
 
@@ -157,9 +157,9 @@ class _Shards(Tensors):
         file_name = self._file_names[name]
         tensors = self._open_file(file_name)
         if isinstance(tensors, _Shards):
-            raise self.file_error(f"its file {quoted(file_name)} is itself an index")
+            raise self.file_error(f"its file {file_name!r} is itself an index")
         if name not in tensors:
-            raise self.file_error(f"its file {quoted(file_name)} has no tensor {quoted(name)}")
+            raise self.file_error(f"its file {file_name!r} has no tensor {name!r}")
         return tensors[name]
 
     def __iter__(self) -> Iterator[str]:

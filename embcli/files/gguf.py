@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary
 from embcli.encodings.gguf.header import GgufHeader, GgufTensor, read_header
 from embcli.encodings.gguf.vocabulary import vocabulary_of
 from embcli.errors import Notes, missing_extra
@@ -41,7 +41,7 @@ def read(binary: Binary, _: Notes) -> Tensors:
     for part, part_header in headers.items():
         for tensor in _tensors(part, part_header):
             if tensor.name in tensors:
-                raise part.file_error(f"it has the tensor {quoted(tensor.name)} twice")
+                raise part.file_error(f"it has the tensor {tensor.name!r} twice")
             tensors[tensor.name] = tensor
 
     # The first part describes the model and its vocabulary.
@@ -83,14 +83,12 @@ def _tensors(binary: Binary, header: GgufHeader) -> Iterator[Tensor]:
         tensor = _tensor(binary, described, start, max(next_offset - described.offset, 0))
         if described.offset != offset:
             raise binary.file_error(
-                f"tensor {quoted(described.name)} begins at byte {start:,}, "
-                "where no tensor can begin"
+                f"tensor {described.name!r} begins at byte {start:,}, where no tensor can begin"
             )
         end = start + tensor.size
         if end > binary.size:
             raise binary.file_error(
-                f"it is cut off: tensor {quoted(described.name)} "
-                f"ends at byte {end:,} of {binary.size:,}"
+                f"it is cut off: tensor {described.name!r} ends at byte {end:,} of {binary.size:,}"
             )
         offset = -(-(end - data_start) // alignment) * alignment
         yield tensor
@@ -109,7 +107,7 @@ def _tensor(binary: Binary, described: GgufTensor, start: int, available: int) -
     columns = shape[-1] if shape else 1
     if columns % values:
         raise binary.file_error(
-            f"tensor {quoted(name)} has rows that do not divide into {dtype}'s blocks of {values}"
+            f"tensor {name!r} has rows that do not divide into {dtype}'s blocks of {values}"
         )
     size = prod(shape) // values * block_size
     matrix = file_layer if values == 1 else _quantised_layer

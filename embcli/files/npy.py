@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as numpy_format
 
-from embcli.binary import UNCOMPRESSED, Binary, BinaryStream, quoted
+from embcli.binary import UNCOMPRESSED, Binary, BinaryStream
 from embcli.errors import InputError, Notes
 from embcli.files.numbers import StoredDtype
 from embcli.files.tensors import Tensor, Tensors, file_layer
@@ -62,7 +62,7 @@ def member_start(binary: Binary, info: zipfile.ZipInfo) -> int:
     """Return where the bytes of a member begin; raises InputError if it has no header."""
     local_header = binary.read(info.header_offset, 30)
     if len(local_header) < 30 or not local_header.startswith(b"PK\x03\x04"):
-        raise binary.file_error(f"it is a damaged archive: {quoted(info.filename)} has no header")
+        raise binary.file_error(f"it is a damaged archive: {info.filename!r} has no header")
     name_length, extra_length = struct.unpack_from("<2H", local_header, 26)
     return info.header_offset + 30 + int(name_length) + int(extra_length)
 
@@ -127,7 +127,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         if name == info.filename:
             continue
         if name in arrays:
-            raise binary.file_error(f"it has array {quoted(name)} twice")
+            raise binary.file_error(f"it has array {name!r} twice")
         try:
             with archive.open(info) as file:
                 prefix = file.read(_PREFIX)
@@ -156,7 +156,7 @@ def _flattened(tensor: Tensor, notes: Notes) -> Tensor:
 
 def _damage_error(binary: Binary, info: zipfile.ZipInfo, error: Exception) -> InputError:
     reason = str(error)[:200] or "it ends too early"
-    return binary.file_error(f"its member {quoted(info.filename)} is damaged ({reason})")
+    return binary.file_error(f"its member {info.filename!r} is damaged ({reason})")
 
 
 def _tensor(name: str, binary: Binary, offset: int, size: int, prefix: bytes) -> Tensor:
@@ -179,10 +179,8 @@ def _tensor(name: str, binary: Binary, offset: int, size: int, prefix: bytes) ->
         if min(stored_shape, default=0) < 0:
             raise ValueError(f"its shape is {stored_shape}")
     except Exception as error:  # Python's parser raises many kinds, with messages of any length
-        first_line = (str(error) or type(error).__name__).partition("\n")[0]
-        reason = quoted(first_line, 100)
         raise binary.file_error(
-            f"array {quoted(name)} has a header that cannot be read ({reason})"
+            f"array {name!r} has a header that cannot be read ({error!r})"
         ) from None
 
     shape = tuple(map(int, stored_shape))
@@ -190,7 +188,7 @@ def _tensor(name: str, binary: Binary, offset: int, size: int, prefix: bytes) ->
     end = file.tell() + array_size
     available = min(size, binary.size - offset)
     if end > available:
-        raise binary.file_error(f"array {quoted(name)} ends at byte {end:,} of {available:,}")
+        raise binary.file_error(f"array {name!r} ends at byte {end:,} of {available:,}")
 
     strides = ()
     if is_fortran:
@@ -201,7 +199,7 @@ def _tensor(name: str, binary: Binary, offset: int, size: int, prefix: bytes) ->
 
 
 def _layer(dtype: np.dtype[Any], tensor: Tensor) -> Layer:
-    array = f"array {quoted(tensor.name)}"
+    array = f"array {tensor.name!r}"
     if dtype.kind not in "fiu":
         values = f"{dtype.name}, not real numbers"
         if dtype.hasobject:

@@ -12,11 +12,10 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary
 from embcli.errors import InputError, Notes, refuse_too_large
 from embcli.files import npy
 from embcli.files.npy import DAMAGES, member_start, opened_archive
@@ -83,7 +82,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
     except InputError:
         raise
     except DAMAGES as error:
-        raise binary.file_error(f"it is a damaged archive ({str(error)[:200]})") from None
+        raise binary.file_error(f"it is a damaged archive ({error})") from None
     tensors = {name: archive.tensor(name, weight) for name, weight in weights.items()}
     return Tensors(binary, "PyTorch", tensors, is_array=False)
 
@@ -137,17 +136,17 @@ class _Archive(NamedTuple):
 
         member = self.members.get(f"{self.folder}/data/{storage.key}")
         if member is None:
-            raise binary.file_error(f"its storage {quoted(storage.key)} is missing")
+            raise binary.file_error(f"its storage {storage.key!r} is missing")
         storage_start = member_start(binary, member)
         if storage.size != member.file_size or storage_start + storage.size > binary.size:
             raise binary.file_error(
-                f"its storage {quoted(storage.key)} claims {storage.size:,} bytes "
+                f"its storage {storage.key!r} claims {storage.size:,} bytes "
                 f"and has {member.file_size:,}"
             )
         numbers = prod(weight.shape)
         size = numbers * _item_size(dtype)
         if size > storage.size:  # It is expanded: the same numbers are read again and again.
-            refuse_too_large(f"tensor {quoted(name)}", (numbers, 1))
+            refuse_too_large(f"tensor {name!r}", (numbers, 1))
             size = storage.size
         start = storage_start + weight.first * _item_size(dtype)
         return Tensor(name, weight.shape, dtype, size, binary, start, weight.strides)
@@ -191,8 +190,7 @@ def _unpickled(data: bytes) -> Any:
     except (Malformed, MemoryError):
         raise
     except Exception as error:  # an argument, a stack or a call that is wrong can raise any kind
-        reason = quoted(str(error) or type(error).__name__, 100)
-        raise Malformed(f"its pickle is damaged ({reason})") from None
+        raise Malformed(f"its pickle is damaged ({error!r})") from None
 
 
 class _Checked(dict[Any, Any]):
@@ -260,7 +258,7 @@ class _Unpickler(pickle._Unpickler):
         # Sparse, quantised and other tensors have no plain rows.
         rebuilt = re.fullmatch(r"torch\._utils\._rebuild_(\w+)", full_name)
         if rebuilt:
-            return partial(_tensor_without_rows, rebuilt[1])
+            return lambda *_: _Weight(rebuilt[1], ())
 
         if re.fullmatch(_INERT_NAMES, full_name):
             return _Inert
@@ -269,9 +267,7 @@ class _Unpickler(pickle._Unpickler):
         advice = _ADVICE
         if full_name.startswith("gensim."):
             advice = "save_word2vec_format of gensim writes its rows"
-        raise UnknownName(
-            f"it asks for {quoted(full_name)}, and embcli runs nothing of a file; {advice}"
-        )
+        raise UnknownName(f"it asks for {full_name!r}, and embcli runs nothing of a file; {advice}")
 
     def persistent_load(self, description: Any) -> _Storage:
         kind, dtype, key, location, count = description
@@ -334,10 +330,6 @@ def _tensor_of_dtype(storage: Any, first: Any, shape: Any, strides: Any, *marks:
     """Return a tensor whose storage has bytes; its dtype stands after requires_grad and hooks."""
     typed_storage = storage._replace(dtype=marks[2])
     return _tensor(typed_storage, first, shape, strides, *marks[:2], *marks[3:])
-
-
-def _tensor_without_rows(kind: str, *_arguments: Any) -> _Weight:
-    return _Weight(kind, ())
 
 
 def _first_argument(weight: Any, *_: Any) -> Any:

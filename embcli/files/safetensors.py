@@ -121,8 +121,7 @@ def _tensor(binary: Binary, name: str, entry: Any, data_start: int) -> Tensor:
     except (TypeError, KeyError, ValueError):
         pass
     raise binary.file_error(
-        f"tensor {name[:60]!r} is not described by a dtype, a shape "
-        "and data_offsets that fit together"
+        f"tensor {name!r} is not described by a dtype, a shape and data_offsets that fit together"
     )
 
 
@@ -132,7 +131,7 @@ def _check_no_gaps(binary: Binary, tensors: list[Tensor], data_start: int) -> No
     for tensor in tensors:
         if tensor.start != end:
             where = f"byte {tensor.start:,}, and the one before it ends at {end:,}"
-            raise binary.file_error(f"tensor {tensor.name[:60]!r} begins at {where}")
+            raise binary.file_error(f"tensor {tensor.name!r} begins at {where}")
         end += tensor.size
     if end != binary.size:
         cut_off = "it is cut off: " if end > binary.size else ""

@@ -45,7 +45,7 @@ def read(binary: Binary, notes: Notes) -> Tensors | None:
         except (ValueError, csv.Error) as error:
             reason, *_ = str(error).partition("; use")  # then numpy advises on its own parameters
             raise binary.file_error(
-                f"it is not a table of numbers ({reason[:200]})",
+                f"it is not a table of numbers ({reason})",
                 'In csv, numbers have a point, and commas between them: sep=",", decimal="."',
             ) from None
         if tensors is not None:

@@ -13,6 +13,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -113,12 +114,7 @@ def _count_numbers(line: bytes) -> int:
     """Return how many numbers a line ends with, after a word."""
     stripped = line.rstrip()
     _, _, numbers = stripped.partition(b"\t" if b"\t" in stripped else b" ")
-    count = 0
-    for field in reversed(numbers.split()):
-        if not is_number(field):
-            break
-        count += 1
-    return count
+    return len([*takewhile(is_number, reversed(numbers.split()))])
 
 
 def is_number(field: str | bytes) -> bool:

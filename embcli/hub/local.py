@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeGuard
 
-from embcli.binary import Binary, objects_in, quoted, read_whole
+from embcli.binary import Binary, objects_in, read_whole
 from embcli.errors import InputError, MissingFileError
 from embcli.names import Strings
 from embcli.wording import first_of, load_facts, nearest
@@ -61,7 +61,7 @@ class Preference(NamedTuple):
             found = [name for name in ordered_names if fnmatchcase(name, pattern)]
             if not found:
                 continue
-            listed = first_of(map(quoted, found), 6)
+            listed = first_of(map(repr, found), 6)
             if all(map(PART_WITH_INDEX.fullmatch, found)):
                 raise InputError(f"{folder!r} has parts of a model, but no index of them: {listed}")
             if len(found) == 1:
@@ -105,9 +105,7 @@ def located(name: str, preference: Preference = OF_WEIGHTS) -> Path:
     except MissingFileError:
         raise
     except OSError as error:
-        raise InputError(
-            f"cannot read {quoted(name)}: {error.strerror} ({error.filename})"
-        ) from None
+        raise InputError(f"cannot read {name!r}: {error.strerror} ({error.filename})") from None
 
 
 def module_folders(folder: Path) -> Iterator[str]:
@@ -169,13 +167,9 @@ def cached_models(cache: Path) -> Iterator[NamedPath]:
 def model_folders(cache: Path) -> Iterator[NamedPath]:
     """Yield the names and the folders of the models in a cache; opens no file."""
     for folder in sorted(cache.glob("models--*")):
-        name = _model_name(folder)
+        name = folder.name.removeprefix("models--").replace("--", "/")
         if _MODEL.fullmatch(name):
             yield name, folder
-
-
-def _model_name(folder: Path) -> str:
-    return folder.name.removeprefix("models--").replace("--", "/")
 
 
 def snapshot(name: str) -> Path:
@@ -186,25 +180,24 @@ def snapshot(name: str) -> Path:
     match = _MODEL.fullmatch(name)
     if match is None:
         reason = "not found as a file or a folder, and not a name like org/name or name@main"
-        error = MissingFileError(f"{quoted(name)} {reason}", _near_file(name))
+        error = MissingFileError(f"{name!r} {reason}", _near_file(name))
         error.model = name
         raise error
     model = match["name"]
     cache = cache_folder()
-    folders = [cache / f"models--{model.replace('/', '--')}"]
-    if not folders[0].is_dir():
-        folders = []
-        if "/" not in model:
-            folders = sorted(cache.glob(f"models--*--{model}"))
+    folders = dict(model_folders(cache))
+    names = [model]
+    if model not in folders:
+        names = [name for name in folders if name.endswith(f"/{model}")]
 
-    if not folders:
+    if not names:
         raise _missing_model_error(model, cache)
-    if len(folders) > 1:
-        names = ", ".join(_model_name(folder) for folder in folders[:6])
+    if len(names) > 1:
+        listed = first_of(names, 6)
         raise InputError(
-            f"the Hugging Face cache has {len(folders)} models {quoted(model)}: {names}; choose one"
+            f"the Hugging Face cache has {len(names)} models {model!r}: {listed}; choose one"
         )
-    return _revision_folder(folders[0], model, match["revision"] or "main")
+    return _revision_folder(folders[names[0]], model, match["revision"] or "main")
 
 
 def _missing_model_error(model: str, cache: Path) -> InputError:
@@ -212,12 +205,11 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     near_file = _near_file(model)
     if near_file or nearest(Path(model).suffix, suffixes):  # a file rather than a model
         reason = "not found as a file, and the Hugging Face cache has no model of this name"
-        return MissingFileError(f"{quoted(model)} {reason}", near_file)
+        return MissingFileError(f"{model!r} {reason}", near_file)
     full_name = model if "/" in model else with_organisation(model)
     over_network = f"read hf://{full_name} over the network, or " if full_name else ""
     error = MissingFileError(
-        f"{quoted(model)} not found as a file, a folder or in the Hugging Face cache "
-        f"{str(cache)!r}",
+        f"{model!r} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}",
         f"{over_network}run hf download {full_name or f'ORG/{model}'}",
     )
     error.model = model
@@ -236,7 +228,7 @@ def _near_file(name: str) -> str:
     """Return a hint at the file in the same folder whose name is nearest, or ""."""
     path = Path(name)
     near = nearest(path.name, [each.name for each in path.parent.glob("*")])
-    return near and f"Did you mean {quoted(str(path.with_name(near)))}?"
+    return near and f"Did you mean {str(path.with_name(near))!r}?"
 
 
 def _revision_folder(folder: Path, name: str, revision: str) -> Path:
@@ -253,9 +245,8 @@ def _revision_folder(folder: Path, name: str, revision: str) -> Path:
 
     known_revisions = "no revision"
     if commits:
-        names = [quoted(known, 12).strip("'") for known in commits[:4]]
-        known_revisions = ", ".join(f"@{known}" for known in names)
+        known_revisions = ", ".join(f"@{known[:12]}" for known in commits[:4])
     raise InputError(
-        f"the Hugging Face cache has {quoted(name)}, but not its revision {revision!r}; "
+        f"the Hugging Face cache has {name!r}, but not its revision {revision!r}; "
         f"it has {known_revisions}"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary
 from embcli.errors import InputError, Notes, missing_extra
 from embcli.hub.local import OF_TOKENIZER, OF_WEIGHTS, Preference, snapshot, with_organisation
 from embcli.wording import in_bytes
@@ -61,10 +61,10 @@ def _parsed(name: str) -> HfUri:
     except HfUriError as error:
         model, _, _ = name.removeprefix(PREFIX).partition("@")
         if not model or "/" in model:
-            raise InputError(f"{quoted(name)} is not like {_FORM}: {error.msg}") from None
+            raise InputError(f"{name!r} is not like {_FORM}: {error.msg}") from None
         full_name = with_organisation(model)
         hint = full_name and f"did you mean {PREFIX}{full_name}?"
-        raise InputError(f"{quoted(name)} names no organisation, as in {_FORM}", hint) from None
+        raise InputError(f"{name!r} names no organisation, as in {_FORM}", hint) from None
     if uri.type != "model":
-        raise InputError(f"{quoted(name)} is a {uri.type}; embcli reads models, {_FORM}")
+        raise InputError(f"{name!r} is a {uri.type}; embcli reads models, {_FORM}")
     return uri

@@ -18,7 +18,7 @@ from huggingface_hub import HfUri, constants
 from huggingface_hub.file_download import repo_folder_name
 
 from embcli.atomic import replacing
-from embcli.binary import LONGEST_LOAD, Binary, Folder, quoted
+from embcli.binary import LONGEST_LOAD, Binary, Folder
 from embcli.errors import InputError, Notes
 from embcli.hub.local import SETTINGS, TOKENIZERS, Preference, module_folders
 from embcli.hub.session import Request, Session, hub
@@ -106,7 +106,7 @@ class RemoteFolder(Folder):
         if name not in folder.sizes:
             folder = self.inside(path)
             if path and not folder.sizes:
-                raise InputError(f"{self.name!r} has no file {quoted(path)}")
+                raise InputError(f"{self.name!r} has no file {path!r}")
             folder.download()
             folder, name = folder._preferred(preference)
         folder.download()

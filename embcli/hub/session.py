@@ -165,7 +165,7 @@ class Session:
             given = response.headers.get("Content-Range", "the whole file")
             if request.byte_range is not None and not given.startswith(f"{wanted}/"):
                 # Nothing is read of such an answer.
-                raise ValueError(f"{request.host} sends {given[:80]} in place of {wanted}")
+                raise ValueError(f"{request.host} sends {given} in place of {wanted}")
             most = min(request.size or _MOST["bytes of settings"], _LONGEST)
             for part in response.iter_raw():
                 data += part
@@ -189,10 +189,10 @@ class Session:
 
     def _explained(self, request: Request, error: Exception) -> InputError:
         reason = "{cause}"
-        cause = str(error)[:200]
+        cause = str(error)
         if isinstance(error, httpx2.HTTPStatusError):
             status = str(error.response.status_code)
-            cause = f"{status} {error.response.reason_phrase[:200]}"
+            cause = f"{status} {error.response.reason_phrase}"
             by_status = _REFUSALS.get(status, "{host} answers {cause}")
             reason = _REFUSALS.get(error.response.headers.get("X-Error-Code", ""), by_status)
         elif isinstance(error, httpx2.TimeoutException):

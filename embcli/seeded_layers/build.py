@@ -52,7 +52,7 @@ def this_build() -> Build:
         cpu=f"{zlib.crc32(flags):08x}{forced}",
         libc=f"{library}-{version}" if library else platform.release(),
         version=torch.rpartition("+")[0] or torch,
-        capability=_capability(flags),
+        capability=_capability(flags, forced),
     )
 
 
@@ -61,16 +61,16 @@ _AVX2 = {"avx2", "fma"}
 _AVX512 = {"avx512vl", "avx512bw", "avx512dq", "fma"}
 
 
-def _capability(line: bytes) -> str:
+def _capability(line: bytes, forced: str) -> str:
     """Return the CPU capability that torch uses here, by the line of the processor's flags.
 
-    torch decides by ATEN_CPU_CAPABILITY and the flags, in aten/src/ATen/native/DispatchStub.cpp. It
-    is the name of the machine if that cannot be known without torch.
+    torch decides by ATEN_CPU_CAPABILITY, here `forced`, and by the flags, in
+    aten/src/ATen/native/DispatchStub.cpp. It is the name of the machine if that cannot be known
+    without torch.
     """
     flags = set(line.decode("ascii", "replace").split())
     if platform.machine() not in _X86 or not flags:
         return platform.machine()
-    forced = os.environ.get("ATEN_CPU_CAPABILITY", "")
     if forced in ("avx512", "avx2", "default"):
         return forced.upper()
     if flags >= _AVX512:

@@ -245,7 +245,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_a_sentence():
     found = layer("m.safetensors", "weight")
     os.truncate("m.safetensors", 100_000)
     found.rows(np.arange(300))
-    with pytest.raises(InputError, match="from 256,080 to 100,000 bytes"):
+    with pytest.raises(InputError, match="it was cut off while it was read"):
         found.rows(np.array([3, 999]))
     with pytest.raises(InputError, match="cut off"):
         list(found.blocks())

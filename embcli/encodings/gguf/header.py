@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, BinaryStream, quoted
+from embcli.binary import Binary, BinaryStream
 from embcli.names import Shape
 
 # The bytes of a header that are read; ten times those of any model. They bound the work that a
@@ -101,7 +101,7 @@ class _Reader:
         for _ in range(pair_count):
             key = self.text()
             if key in metadata or key in arrays:
-                raise self.binary.file_error(f"its metadata has {quoted(key)} twice")
+                raise self.binary.file_error(f"its metadata has {key!r} twice")
             dtype = self.type_of(key)
             types[key] = dtype
             if dtype == "array":
@@ -118,7 +118,7 @@ class _Reader:
         dimensions = self.number("uint32")
         if dimensions > 4:
             raise self.binary.file_error(
-                f"tensor {quoted(name)} has {dimensions:,} dimensions, more than 4"
+                f"tensor {name!r} has {dimensions:,} dimensions, more than 4"
             )
         sizes = [self.number("uint64") for _ in range(dimensions)]
         kind = self.number("uint32")
@@ -128,7 +128,7 @@ class _Reader:
     def array(self, key: str) -> list[bytes] | np.ndarray:
         dtype = self.type_of(key)
         if dtype == "array":
-            raise self.binary.file_error(f"{quoted(key)} of its metadata is an array of arrays")
+            raise self.binary.file_error(f"{key!r} of its metadata is an array of arrays")
         count = self.number("uint64")
         return self.strings(count) if dtype == "string" else self.numbers(dtype, count)
 
@@ -149,9 +149,7 @@ class _Reader:
         """Return the type of a key's value."""
         number = self.number("uint32")
         if number >= len(_TYPES):
-            raise self.binary.file_error(
-                f"{quoted(key)} of its metadata is of the unknown type {number}"
-            )
+            raise self.binary.file_error(f"{key!r} of its metadata is of the unknown type {number}")
         return _TYPES[number]
 
     def text(self) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from embcli.binary import Binary, quoted
+from embcli.binary import Binary
 from embcli.encodings.encoding import (
     BosEos,
     NamedToken,
@@ -47,8 +47,12 @@ from embcli.errors import InputError
 from embcli.wording import Elsewhere, Sentence, in_data, load_facts
 
 _MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
+_FACTS = load_facts("llama_cpp.json")
 # The IDs of special tokens that a file need not name, by tokenizer.
-DEFAULT_IDS = load_facts("llama_cpp.json")["default_ids"]
+DEFAULT_IDS = _FACTS["default_ids"]
+# A key of the header, a pattern of its value, and those of the tokens that take blanks before and
+# after them.
+_STRIPS = _FACTS["strips"]
 
 # llama.cpp's converters give such a name to a row without a token.
 _PADDING_NAME = re.compile("(?:▁)?\\[PAD[0-9]+\\]".encode())
@@ -158,23 +162,18 @@ class GgufEncoding(VocabularyEncoding):
             if not name or name.encode() != word:
                 continue  # It is not UTF-8, so no text contains it.
             is_special = bool(kinds[token_id] != USER_DEFINED)
-            tokens.append(NamedToken(name, token_id, is_special, *self._strips(word)))
+            tokens.append(NamedToken(name, token_id, is_special, *self._strips(name)))
         return sorted(tokens, key=lambda token: -len(token.name.encode()))
 
-    def _strips(self, word: bytes) -> tuple[bool, bool]:
+    def _strips(self, name: str) -> tuple[bool, bool]:
         """Return whether blanks before and after a token belong to no token.
 
         This depends on the name of the model.
         """
-        metadata = self.header.metadata
-        name = str(metadata.get("general.name", "")).lower()
-        architecture = str(metadata.get("general.architecture", ""))
-        is_jina = re.search("jina-v2-(de|es|code)", str(self.pre_tokenizer))
-        if is_jina or re.search("nomic-bert-moe|jina-bert-v3", architecture):
-            return word == b"<mask>", False
-        if "phi-3" in name or "phi3" in name:
-            return False, word not in (b"<unk>", b"<s>", b"<|endoftext|>")
-        return "modern-bert" in name and word == b"[MASK]", False
+        for key, model, left, right in _STRIPS:
+            if re.search(model, str(self.header.metadata.get(key))):
+                return bool(re.fullmatch(left, name)), bool(re.fullmatch(right, name))
+        return False, False
 
     @cached_property
     def bos_eos(self) -> BosEos:  # type: ignore[override]
@@ -212,7 +211,7 @@ class GgufEncoding(VocabularyEncoding):
             name = self.pre_tokenizer
         else:
             return None
-        why = f"its {thing} {quoted(str(name))} is unknown"
+        why = f"its {thing} {str(name)!r} is unknown"
         if name is None:
             why = f"it does not name its {thing}"
         reason = (
