@@ -190,23 +190,7 @@ class Flow(Composite):
     gap: int = 3  # cells between blocks
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        groups = [Group(*block) for block in self.blocks]
-        sizes = [Measurement.get(console, options, group) for group in groups]
-        cells = options.max_width + self.gap
-        least = sum(size.minimum + self.gap for size in sizes)
-        most = sum(size.maximum + self.gap for size in sizes)
-        rows: list[list[tuple[Group, int]]] = []  # blocks that are side by side, with their widths
-        room = 0
-        for group, (narrowest, width) in zip(groups, sizes, strict=True):
-            if options.is_terminal and least <= cells < most:
-                width = min(width, max(narrowest, cells // len(groups) - self.gap))
-            if width > room:
-                rows.append([])
-                room = options.max_width
-            room -= width + self.gap
-            parts = parts_of(group, console, options.update(max_width=width))
-            rows[-1].append((Group(*parts), width))  # type: ignore[arg-type]
-
+        rows = self._rows(console, options)
         for place, row in enumerate(rows):
             if place:
                 yield ""
@@ -220,6 +204,26 @@ class Flow(Composite):
             for part in chain.from_iterable(group.renderables for group, _ in row):
                 if isinstance(part, Note | Hint):
                     yield Hint(part.parameters, part.leaves_out)
+
+    def _rows(self, console: Console, options: ConsoleOptions) -> list[list[tuple[Group, int]]]:
+        """Return the blocks that are side by side, each with its width, in rows."""
+        groups = [Group(*block) for block in self.blocks]
+        sizes = [Measurement.get(console, options, group) for group in groups]
+        cells = options.max_width + self.gap
+        least = sum(size.minimum + self.gap for size in sizes)
+        most = sum(size.maximum + self.gap for size in sizes)
+        rows: list[list[tuple[Group, int]]] = []
+        room = 0
+        for group, (narrowest, width) in zip(groups, sizes, strict=True):
+            if options.is_terminal and least <= cells < most:
+                width = min(width, max(narrowest, cells // len(groups) - self.gap))
+            if width > room:
+                rows.append([])
+                room = options.max_width
+            room -= width + self.gap
+            parts = parts_of(group, console, options.update(max_width=width))
+            rows[-1].append((Group(*parts), width))  # type: ignore[arg-type]
+        return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -215,10 +215,7 @@ def batch(
     count = sliding.batches(samples)
     _check_counts(sliding, len(tokens), samples)
     first = whole_number("index", index or 0)
-    if first and count == 1:
-        wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
-        raise RangeError(wrong, given=first)
-    whole_number("index", first, 0, count - 1)
+    _check_index(first, count)
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
@@ -241,6 +238,14 @@ def batch(
         _columns_chosen=columns is not None,
         notes=notes,
     )
+
+
+def _check_index(index: int, count: int) -> None:
+    """Raise RangeError if none of so many batches has this index."""
+    if index and count == 1:
+        wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
+        raise RangeError(wrong, given=index)
+    whole_number("index", index, 0, count - 1)
 
 
 def _check_counts(windows: Windows, tokens: int, samples: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -56,30 +57,12 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         yield safe_text("Nothing to look up: there are no tokens.")
         return
     width = options.max_width
-    lines = len(lookup.shown)  # lines per token
-    lines_elsewhere = (lines + 1) * _MOST_TOKENS
-    if lookup.style.heat:
-        lines_elsewhere = _MOST_STRIPS
-    rows = rows_that_fit(options, lines_elsewhere)
     remarks = list(_lines_of_remarks(lookup, width))
     notes = list(origin_lines(lookup.layers.origin))
-    if lookup.trace is not None and lookup.style.bare:
-        rows = min(rows, _FEW_TOKENS)
-    shares_lines = False
+    layout = _layout(lookup, options)
     if medium_of(console).is_slide and not lookup.draw:  # whose other lines are known
-        rows = options.max_height - _LINES_AROUND_TERMS
-        if not lookup.style.bare:
-            rows -= 1 + len(remarks) + len(notes)
-        shares_lines = lookup.style.heat and lines * len(lookup.chosen) > rows
-        if shares_lines:
-            lines = 1
-        if lines * len(lookup.chosen) > rows:
-            rows -= 3  # dots, and what is left out
-        if lookup.trace is not None:  # whose lines need the room
-            rows = 0
-    tokens = max(rows // lines, _FEWEST_TOKENS)
-    is_spaced = not shares_lines and (lines + 1) * len(lookup.chosen) <= rows + 1
-    table = _table(lookup, tokens, is_spaced, shares_lines)
+        layout = _layout_of_slide(lookup, options.max_height, len(remarks) + len(notes))
+    table = _table(lookup, layout)
     if lookup.draw:
         yield Flow([list(_drawing(lookup, width)), list(table)])  # type: ignore[arg-type]
         if not lookup.style.bare:
@@ -95,31 +78,51 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
 # --- the table of terms ---
 
 
-def _table(lookup: Lookup, most_tokens: int, is_spaced: bool, shares_lines: bool) -> RenderResult:
-    """Yield the terms of some tokens, or the matrices that the user chose, below a title.
+class _Layout(NamedTuple):
+    """How many tokens a table shows, and how their lines stand."""
 
-    If it is spaced, there is a blank line between the lines of two tokens. Otherwise the terms of a
-    token can share a line of colours.
-    """
-    excerpt = Excerpt.ends(most_tokens, len(lookup.chosen))
+    tokens: int
+    is_spaced: bool  # whether there is a blank line between the lines of two tokens
+    shares_lines: bool = False  # whether the terms of a token share a line of colours
+
+
+def _layout(lookup: Lookup, options: ConsoleOptions) -> _Layout:
+    lines = len(lookup.shown)  # lines per token
+    lines_elsewhere = (lines + 1) * _MOST_TOKENS
+    if lookup.style.heat:
+        lines_elsewhere = _MOST_STRIPS
+    rows = rows_that_fit(options, lines_elsewhere)
+    if lookup.trace is not None and lookup.style.bare:
+        rows = min(rows, _FEW_TOKENS)
+    is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
+    return _Layout(max(rows // lines, _FEWEST_TOKENS), is_spaced)
+
+
+def _layout_of_slide(lookup: Lookup, height: int, other_lines: int) -> _Layout:
+    lines = len(lookup.shown)
+    rows = height - _LINES_AROUND_TERMS
+    if not lookup.style.bare:
+        rows -= 1 + other_lines
+    shares_lines = lookup.style.heat and lines * len(lookup.chosen) > rows
+    if shares_lines:
+        lines = 1
+    if lines * len(lookup.chosen) > rows:
+        rows -= 3  # dots, and what is left out
+    if lookup.trace is not None:  # whose lines need the room
+        rows = 0
+    is_spaced = not shares_lines and (lines + 1) * len(lookup.chosen) <= rows + 1
+    return _Layout(max(rows // lines, _FEWEST_TOKENS), is_spaced, shares_lines)
+
+
+def _table(lookup: Lookup, layout: _Layout) -> RenderResult:
+    """Yield the terms of some tokens, or the matrices that the user chose, below a title."""
+    excerpt = Excerpt.ends(layout.tokens, len(lookup.chosen))
     yield title(_title(lookup))
 
-    # `hidden` has a table of its own if it has other columns, or a scale of colours.
-    is_hidden_apart = len(lookup._columns_of("hidden")) != len(lookup.columns)
-    if lookup.style.heat and lookup.shown != ("hidden",):
-        is_hidden_apart = True
-    terms = []
-    hidden = []
-    for term in lookup.terms_of_sum(lookup.chosen[excerpt.places], lookup.shown):
-        is_same_as_token = term.name == "input" and not lookup.plan.input_steps
-        is_shown = not is_same_as_token if _shows_sum(lookup) else term.name in lookup.shown
-        if term.name == "hidden" and is_hidden_apart:
-            hidden.append(term)
-        elif is_shown:
-            terms.append(term)
+    terms, hidden = _shown_terms(lookup, excerpt)
     if terms:
-        matrix = _matrix(lookup, terms, excerpt, is_spaced, every=lookup._columns_chosen)
-        if shares_lines and len(terms) > 1:
+        matrix = _matrix(lookup, terms, excerpt, layout.is_spaced, every=lookup._columns_chosen)
+        if layout.shares_lines and len(terms) > 1:
             places = lookup.chosen[excerpt.places]
             labels = [label.spread(len(terms)) for label in token_labels(lookup.tokens, places)]
             names = [_name_of(lookup, term) for term in terms]
@@ -132,7 +135,27 @@ def _table(lookup: Lookup, most_tokens: int, is_spaced: bool, shares_lines: bool
             "What the first block reads: "
             f"H = {counted(len(lookup._columns_of('hidden')), 'column')}"
         )
-        yield _matrix(lookup, hidden, excerpt, is_spaced, every=False)
+        yield _matrix(lookup, hidden, excerpt, layout.is_spaced, every=False)
+
+
+def _shown_terms(lookup: Lookup, excerpt: Excerpt) -> tuple[list[Term], list[Term]]:
+    """Return the terms of the first table, and `hidden` if it has a table of its own.
+
+    It has one if it has other columns, or a scale of colours.
+    """
+    is_hidden_apart = len(lookup._columns_of("hidden")) != len(lookup.columns)
+    if lookup.style.heat and lookup.shown != ("hidden",):
+        is_hidden_apart = True
+    terms = []
+    hidden = []
+    for term in lookup.terms_of_sum(lookup.chosen[excerpt.places], lookup.shown):
+        is_same_as_token = term.name == "input" and not lookup.plan.input_steps
+        is_shown = not is_same_as_token if _shows_sum(lookup) else term.name in lookup.shown
+        if term.name == "hidden" and is_hidden_apart:
+            hidden.append(term)
+        elif is_shown:
+            terms.append(term)
+    return terms, hidden
 
 
 def _shows_sum(lookup: Lookup) -> bool:
