@@ -195,10 +195,8 @@ def test_an_explanation_is_a_page_without_data(in_process):
 
 
 @cases
-def test_an_unknown_word_is_refused_with_the_nearest(word, near, in_process):
-    with pytest.raises(embcli.InputError, match=f"nearest: .*{near}"):
-        embcli.explain(word)
-    assert f"WORD {word!r}" in in_process.refused("explain", word)
+def test_a_word_that_is_spelled_wrong_is_explained(word, meant):
+    assert [entry.word for entry in embcli.explain(word).entries] == [meant]
 
 
 @pytest.mark.parametrize(

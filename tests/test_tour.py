@@ -484,6 +484,15 @@ def test_the_last_answer_to_a_question_counts(start):
     assert "Right answers: 2 of 2; skipped: 0." in screen.text
 
 
+def test_a_wrong_answer_counts_if_words_follow_it(start):
+    screen = start("--quiz", "--steps", "1")
+    for key in ("", "5\n", "no idea\n"):
+        screen.press(key)
+    assert "Not quite. The answer" in screen.press("\n")
+    assert screen.end("\n") == 0
+    assert "Right answers: 0 of 1; skipped: 0." in screen.text
+
+
 def test_a_quiz_counts_right_answers_and_shows_those_that_are_reasons(start):
     screen = start("--quiz", "--steps", "1-4")
     for key in ("", "6\n", "\n", "names are unknown\n"):

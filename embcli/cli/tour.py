@@ -363,7 +363,8 @@ def _read_answer(step: TourStep) -> str:
             break
         ResultWriter().show(safe_text(reply))
         further = _read_line(_NEXT_TRY)
-        answer = further or answer
+        if further in (_BACK, _QUIT) or step.is_an_answer(further):
+            answer = further
     return answer
 
 

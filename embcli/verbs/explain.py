@@ -48,7 +48,7 @@ _CLEARLY_NEAR = 0.8  # if only a name is common to the question and the entry
 _MOST_CANDIDATES = 5
 _MOST_NEXT = 2  # entries that are named below one that answers
 # How similar the spelling must be to that of what is known, from 0 to 1.
-_SIMILAR_NAME = 0.81
+_SIMILAR_NAME = 0.83  # two letters in six are exchanged
 _SIMILAR_WORD = 0.88  # in a question: one wrong letter in nine, one missing in five
 
 
@@ -162,11 +162,11 @@ def explain(word: str | None = None) -> Explanations:
     """Explain a word that a page prints, such as "one-hot"; without any, list all words.
 
     The entries are those of `embcli explain`. Capitals, blanks, hyphens and "explain" in front do
-    not count. A question finds the entry that answers it, if one is like it and ahead of all
-    others, and names the next ones, or finds two that are level; otherwise at most five
-    candidates, each with the sentence that fits best. "One vs another" and "the difference between
-    one and another" find both. Raises InputError for a word that is not explained, with words of
-    similar spelling, and for a question that no entry is near.
+    not count, and a single word may be spelled a little wrong. A question finds the entry that
+    answers it, if one is like it and ahead of all others, and names the next ones, or finds two
+    that are level; otherwise at most five candidates, each with the sentence that fits best. "One
+    vs another" and "the difference between one and another" find both. Raises InputError for a
+    word that is not explained, and for a question that no entry is near.
 
     >>> explain("One hot").entries[0].word
     'one-hot'
@@ -179,11 +179,20 @@ def explain(word: str | None = None) -> Explanations:
         if entry is not None:
             return Explanations((entry,))
 
+    if len(_telling_words(word)) == 1:
+        known = _by_plain_name()
+        for name in difflib.get_close_matches(_plain(part), known, 1, _SIMILAR_NAME):
+            return Explanations((known[name],))
+
     question = _DIFFERENCE.sub(r"\1 vs", word)
     asked = _asked_words(question)
     near = _nearest(asked)
     if not near:
-        raise _not_explained(word)
+        raise InputError(
+            "{word} {given!r} is not explained, and no entry is near it",
+            "embcli explain lists all words, embcli explain questions common questions",
+            given=word[:60],  # a screen's line has room for so much
+        )
     # Both sides of a comparison, unless an entry has a question of just its words.
     answers = _answers(asked)
     if not any(asked in entry.phrases for entry in near):
@@ -316,25 +325,6 @@ def _stem(word: str) -> str:
     ('batch', 'drop', 'drop')
     """
     return re.sub(r"(?<=\w{3})(\w)\1?(ing|ed|e)$", r"\1", word.removesuffix("s"))
-
-
-def _not_explained(word: str) -> InputError:
-    """Return the error for an unknown word, with the entries whose names are spelled like it."""
-    word = word[:60]  # a screen's line has room for so much, and so much is compared quickly
-    # Common words alone are no name that is spelled wrong.
-    known = _by_plain_name() if _telling_words(word) else {}
-    *_, telling = _parts(word)
-    close = difflib.get_close_matches(_plain(telling), known, cutoff=_SIMILAR_NAME)
-    near = dict.fromkeys(known[name].word for name in close)
-    wrong = "{word} {given!r} is not explained, and no entry is near it"
-    if near:
-        wrong = "{word} {given!r} is not explained; the nearest: {nearest}"
-    return InputError(
-        wrong,
-        "embcli explain lists all words, embcli explain questions common questions",
-        given=word,
-        nearest=", ".join(near),
-    )
 
 
 @cache

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from embcli.binary import quoted
-from embcli.errors import InputError, Notes, WrongTypeError, whole_number
+from embcli.errors import InputError, Notes, RangeError, WrongTypeError, whole_number
 from embcli.layer import Source
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
 from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, Steps, in_words
 from embcli.records import Names
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, hint_at_token, id_in_words
-from embcli.wording import Sentence
+from embcli.wording import Sentence, counted
 
 
 class Plan(NamedTuple):
@@ -169,7 +169,9 @@ def check_trace(trace: int, plan: Plan, tokens: Tokens) -> None:
     """Raise InputError if there is no sum to write out, or no such token."""
     if not (plan.input_steps or plan.hidden_steps):
         raise InputError("{trace} writes out a sum; {position} {kind} adds nothing", kind=plan.kind)
-    whole_number("trace", trace, 0, len(tokens) - 1)
+    if not 0 <= whole_number("trace", trace) < len(tokens):
+        wrong = "{trace} {given} is not one of {tokens}, counted from 0"
+        raise RangeError(wrong, given=trace, tokens=counted(len(tokens), "token"))
 
 
 _IDS = re.compile(r"[0-9]+(,[0-9]+)*")
