@@ -219,7 +219,7 @@ def _remark_special(texts: Sequence[str], reading: Reading, notes: Notes) -> Non
         if added:
             notes.add(
                 Sentence(
-                    "the model reads {read} a text; {special} adds them",
+                    "for its model, this tokenizer puts {read} a text; {special} does so here",
                     read=" and ".join(added),
                 )
             )

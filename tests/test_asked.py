@@ -80,7 +80,7 @@ def test_an_answer_is_kept_and_noted_once(in_process, asked):
     assert first.out == second.out == b"6 8 7\n"
     assert "embcli: asking transformers" in first.err
     assert "asking" not in second.err
-    assert "the model reads [CLS] before and [SEP] after a text" in second.err
+    assert "puts [CLS] before and [SEP] after a text" in second.err
     assert asked.questions == [{"about": "tokenizer", "folder": str(Path.cwd() / "bert")}]
     assert len(kept()) == 1
 

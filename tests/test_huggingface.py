@@ -349,7 +349,7 @@ def test_special_adds_what_the_tokenizer_adds(in_process, tmp_path, saved, templ
     plain = in_process("tokenize", "Every effort", *words, "ids")
     ids = theirs.encode("Every effort", add_special_tokens=False).ids
     assert plain.text.split() == [*map(str, ids)]
-    assert plain.err.removeprefix("embcli: the model reads ").rstrip() == told
+    assert plain.err.removeprefix("embcli: for its model, this tokenizer puts ").rstrip() == told
 
 
 def test_a_vocabulary_without_cls_and_sep_is_refused(tmp_path):

@@ -276,7 +276,7 @@ def test_a_terminal_shows_tables_of_wide_and_hostile_tokens_straight(in_process,
     printed = ESCAPE.sub("", sent)
     assert not UNSAFE.search(printed)
 
-    screen = pyte.Screen(width, 100)
+    screen = pyte.Screen(width, 110)
     pyte.Stream(screen).feed(sent.replace("\n", "\r\n"))
     lines = [line.rstrip() for line in screen.display]
     assert " ".join(lines).split() == printed.split(), "the terminal breaks no line"

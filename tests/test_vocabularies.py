@@ -347,7 +347,7 @@ def test_a_note_names_what_special_adds_where_a_text_is_split(
     snapshot("tokenize/note-on-what-special-adds.txt", ran.err)
 
     near = in_process("neighbors", "a", *encoding, "--vocab", str(len(PIECES)))
-    assert "the model reads" not in near.err
+    assert "this tokenizer puts" not in near.err
     near = in_process("neighbors", "a", "--special", "--from", with_bos_and_eos, "--top", "1")
     assert near.status == 0
     assert "reads" not in near.err

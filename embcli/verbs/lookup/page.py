@@ -44,6 +44,8 @@ _MOST_STRIPS = 42  # of a heat map there
 _FEW_TOKENS = 6  # above a trace
 _FEWEST_TOKENS = 2  # any table shows these
 _LINES_AROUND_TERMS = 6  # a title, columns, a rule; what is left out, or a colour bar
+_LINES_AROUND_STRIPS = 15  # of a page on a terminal
+_ROUNDED = "sums are made before numbers are rounded"
 _MOST_TRACED = 40  # columns of a trace
 _STYLES_OF_RESULTS = {
     "input": "strong",
@@ -58,7 +60,8 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         return
     width = options.max_width
     remarks = list(_lines_of_remarks(lookup, width))
-    notes = list(origin_lines(lookup.layers.origin))
+    is_rounded = lookup.plan.input_steps and _shows_sum(lookup) and not lookup.style.heat
+    notes = list(origin_lines(lookup.layers.origin, f"; {_ROUNDED}" if is_rounded else ""))
     layout = _layout(lookup, options)
     if medium_of(console).is_slide and not lookup.draw:  # whose other lines are known
         layout = _layout_of_slide(lookup, options.max_height, len(remarks) + len(notes))
@@ -89,9 +92,9 @@ class _Layout(NamedTuple):
 def _layout(lookup: Lookup, options: ConsoleOptions) -> _Layout:
     lines = len(lookup.shown)  # lines per token
     lines_elsewhere = (lines + 1) * _MOST_TOKENS
-    if lookup.style.heat:
-        lines_elsewhere = _MOST_STRIPS
     rows = rows_that_fit(options, lines_elsewhere)
+    if lookup.style.heat:
+        rows = rows_that_fit(options, _MOST_STRIPS, _LINES_AROUND_STRIPS)
     if lookup.trace is not None and lookup.style.bare:
         rows = min(rows, _FEW_TOKENS)
     is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
@@ -304,6 +307,8 @@ def _remarks_on_input(lookup: Lookup) -> Iterator[str]:
         yield "input: the token row, the same at every position"
     elif not _shows_sum(lookup):
         yield f"input: {formula}"
+    elif not lookup.layers.origin.is_seeded:
+        yield f"input: {_ROUNDED}"
 
 
 # --- the drawing ---
