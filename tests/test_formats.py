@@ -5,9 +5,11 @@ That other programs read back what the writers write is tested in test_writers.
 
 from __future__ import annotations
 
+import ast
 import shlex
 from dataclasses import fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +20,7 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.cli.app import COMMANDS
+from embcli.cli.app import COMMANDS, command_line
 from embcli.cli.command import NUMBERS, PAGE
 from embcli.formats import CONTENTS, DataFormat
 from embcli.result import _WITHOUT_BARE, PageStyle
@@ -139,6 +141,19 @@ def test_each_verb_has_a_row_for_its_content_and_for_what_its_page_leaves_out():
     suggested = load_facts("suggestions.json")
     assert suggested["fewer lines"].keys() == pages
     assert suggested["formats"].keys() == data
+
+
+def test_each_suggestion_is_of_an_option_that_a_page_names():
+    options = {
+        parameter.name for each in command_line().commands.values() for parameter in each.params
+    }
+    named = set()
+    for path in Path(package.__file__).parent.rglob("*.py"):
+        if path.parent.name != "cli":
+            nodes = ast.walk(ast.parse(path.read_text()))
+            named.update(node.value for node in nodes if isinstance(node, ast.Constant))
+    suggested = load_facts("suggestions.json")["options"].keys()
+    assert suggested <= options & named
 
 
 def test_each_option_of_a_page_is_part_of_its_style():

@@ -38,11 +38,6 @@ class ModelFacts:
     ones: Sequence[str] = ()  # how weights end that are 1 in a new model; `*` is a layer's number
 
     @property
-    def drawn(self) -> list[str]:
-        """The names of the parameters that the class draws at random."""
-        return sorted([*self.missing, *(name for name, _, _ in self.mismatched)])
-
-    @property
     def ties_head(self) -> bool:
         """Whether the class ties the output head to the token matrix."""
         if self.token is None or self.head is None:

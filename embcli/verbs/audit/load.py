@@ -109,6 +109,7 @@ class Loading:
         else:
             for fault in facts.faults:
                 yield Finding("finding", "load", 1, fault)
+            yield from _of_mismatched(facts)
             yield from _of_drawn(facts, checkpoint)
             yield from _of_unexpected(facts, checkpoint)
             yield from _of_ties(facts, checkpoint, head_is_copy)
@@ -139,10 +140,20 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield Finding("remark", "load", len(unnamed), text)
 
 
+def _of_mismatched(facts: ModelFacts) -> Found:
+    """Yield the parameters of another shape in the files, with which nothing is loaded."""
+    names = [name for name, _, _ in facts.mismatched]
+    if names:
+        name, given, own = facts.mismatched[0]
+        sizes = f"{name} is {tuple(given)} in the file, {tuple(own)} by config.json"
+        text = f"{facts.name} does not load {_listed(names)}: {sizes}"
+        yield Finding("alarm", "load", len(names), text)
+
+
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the parameters of the class that the files do not have; they are drawn at random."""
     for level in get_args(Level):
-        names = [name for name in facts.drawn if _level_of(name, facts) == level]
+        names = [name for name in sorted(facts.missing) if _level_of(name, facts) == level]
         if names:
             ending = _HARMLESS.get(level) or _cause(names, facts, checkpoint.tensors)
             text = f"{facts.name} draws {_listed(names)} at random"
@@ -165,7 +176,7 @@ def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     their own.
     """
     names = facts.unexpected
-    if not names or _added_start(names, facts.drawn):
+    if not names or _added_start(names, facts.missing):
         return  # The names that are drawn have said it.
     text = f"{facts.name} leaves out {_listed(names)} of the files"
     level: Level = "remark"
@@ -181,15 +192,12 @@ def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
             of_layers.append(name)
     if of_layers and "num_nextn_predict_layers" not in checkpoint.roles.config:
         level = "finding"
-        text += ": config.json states fewer or other layers"
+        text += ": config.json states fewer layers, or their names are others"
     yield Finding(level, "load", len(names), text)
 
 
 def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:
     """Return in words why the files lack these names, where it is plain."""
-    for name, given, own in facts.mismatched:
-        if name in names:
-            return f": {name} is {tuple(given)} in the file, {tuple(own)} by config.json"
     start = _added_start(facts.unexpected, names)
     if start:
         names_in_words = counted(len(facts.unexpected), "name")

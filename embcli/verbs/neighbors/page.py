@@ -75,12 +75,12 @@ def _query_part(neighbors: Neighbors, number: int, medium: Medium) -> RenderResu
     if neighbors.metric == "cosine" and (query.plus or query.minus):
         yield safe_text("Each term is scaled to length 1 first.")
 
-    if neighbors.is_map:
-        yield from _map(neighbors, number)
-    elif len(neighbors.search.rankings[number].ids):
-        yield from _ranks(neighbors, number, medium)
-    else:
+    if not len(neighbors.search.rankings[number].ids):
         yield safe_text("No other rows.")
+    elif neighbors.is_map:
+        yield from _map(neighbors, number)
+    else:
+        yield from _ranks(neighbors, number, medium)
 
 
 def _map(neighbors: Neighbors, number: int) -> RenderResult:
