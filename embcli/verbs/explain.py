@@ -118,6 +118,8 @@ class Explanations(Result, verb="explain"):
         if len(self.sentences) > 1:
             for entry, sentence in zip(self.entries, self.sentences, strict=True):
                 yield _item_text(entry.word, sentence)
+            yield "\nThe first of them:"
+            yield from _entry_page(self.entries[0])
         elif len(self.entries) > 2:
             for part, group in groupby(self.entries, lambda entry: entry.part):
                 if part != "Answers":  # a question finds them
