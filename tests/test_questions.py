@@ -83,9 +83,7 @@ def test_a_clear_name_or_a_question_of_the_same_words_answers(question, words):
     assert [entry.word for entry in answer.entries] == words
 
 
-def test_candidates_are_five_in_a_line_or_two_each_and_the_first_is_whole(
-    in_process, snapshot
-):
+def test_candidates_are_five_in_a_line_or_two_each_and_the_first_is_whole(in_process, snapshot):
     assert max(len(answer.entries) for answer in answers().values()) == 5
     page = in_process.ok("explain", "are neighbours computed exactly", "--width", "80").text
     snapshot("explain/candidates.txt", page)
