@@ -69,7 +69,6 @@ class Checkpoint:
 
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
         self.path = path
-        self.token = token
         self.encoding: Encoding | None = None  # the tokens that the rows stand for
         self.tokenizer_error: InputError | None = None  # why a tokenizer beside it is not known
         remarks = notes or Notes()
