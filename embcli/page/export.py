@@ -473,12 +473,7 @@ def _table(table: Table) -> str:
 
 
 def _columns_of_lines(header: Line, lines: Sequence[Text]) -> list[list[str]]:
-    rows = []
-    for line in lines:
-        if isinstance(line, Line):
-            rows.append(line.cells)
-        else:
-            rows.append([line] * len(header.cells))
+    rows = [line.cells for line in lines if isinstance(line, Line)]
     columns = []
     for name, *cells in zip(header.cells, *rows, strict=True):
         title = Text(f"{header.title} {name.plain}".strip())
