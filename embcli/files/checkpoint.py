@@ -131,13 +131,13 @@ class Checkpoint:
                 )
             )
         head = self.head
-        if head.tensor is None and head.relation in ("same", "stated"):
+        if head.tensor is not None:
+            return head.tensor
+        if head.relation in ("same", "stated"):
             return self.roles.token
-        if head.tensor is None:
-            reason = f": {head.reason}" if head.reason else ""
-            hint = "audit asks transformers whether the head is tied" if self.config else ""
-            raise self.tensors.file_error(f"it has no output head{reason}", hint)
-        return head.tensor
+        reason = f": {head.reason}" if head.reason else ""
+        hint = "audit asks transformers whether the head is tied" if self.config else ""
+        raise self.tensors.file_error(f"it has no output head{reason}", hint)
 
     @property
     def origin(self) -> Origin:
@@ -253,8 +253,6 @@ class Checkpoint:
         """The output head, and whether it is tied to the token matrix."""
         token = self.roles.token
         tensor = self.roles.find("head")
-        if tensor is None and self.roles.misfit_head:
-            return Head(None, "none", reason=self.roles.misfit_head)
         if tensor is None:
             return self._head_without_tensor()
         if tensor.stored_at == token.stored_at:
@@ -264,6 +262,9 @@ class Checkpoint:
 
     def _head_without_tensor(self) -> Head:
         """Return what config.json states, or what llama.cpp does without an output.weight."""
+        misfit = self.roles.misfit_head
+        if misfit:
+            return Head(None, "none", reason=misfit)
         if self.tensors.format == "GGUF":
             return self._head_of_gguf()
         is_tied = self.roles.config.get("tie_word_embeddings")
