@@ -39,8 +39,7 @@ def recipe_of(roles: Roles) -> Recipe | None:
     settings = roles.settings
     values = roles.tensors.array
     dim = roles.token.shape[1]
-    # Roles has no family if a value has a wrong type; family_of raises the error for it.
-    family = roles.family or family_of(settings)
+    family = family_of(settings)
     model = settings.values.get("model_type")
     if not isinstance(model, str):
         return None
