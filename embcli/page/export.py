@@ -161,8 +161,7 @@ def text(
     console = PageConsole(Medium(background, height=lines), width or pipe_width(), color_system)
     with console.capture() as captured:
         console.print(Segments(_segments(page, console)), end="")
-    printed = captured.get().split("\n")
-    return "\n".join(line.rstrip(" ") for line in printed)
+    return re.sub(" +$", "", captured.get(), flags=re.MULTILINE)
 
 
 def _segments(page: RenderableType, console: PageConsole) -> list[Segment]:
@@ -406,8 +405,7 @@ def _inked(segment: Segment, inks: dict[str, str]) -> Segment:
 def markdown(page: RenderableType, width: int) -> str:
     """Return a page as Markdown: its tables, its texts as paragraphs, drawings as code."""
     console = PageConsole(Medium("light"), width or pipe_width())
-    blocks = [block for block in _blocks(page, console) if block]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(filter(None, _blocks(page, console))) + "\n"
 
 
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
