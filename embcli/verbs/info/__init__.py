@@ -102,8 +102,7 @@ class ModelInfo(Result, verb="info"):
         if not recipe.is_known:
             reason = f": {recipe.unknown}" if recipe.unknown else ""
             return f"not known for {quoted(recipe.model)} models{reason}"
-        words = [text for text in (recipe.words, recipe.blocks) if text]
-        return "; ".join(words)
+        return "; ".join(filter(None, (recipe.words, recipe.blocks)))
 
     def _records(self) -> Records:
         """Return a row for each tensor; what holds for the whole checkpoint is in `run`."""
