@@ -285,18 +285,21 @@ def _html(page: RenderableType, width: int, background: Background, frame: Frame
         for place, sheet in enumerate(page.sheets):
             body += '<section class="new-paper">\n' if place == page.new_paper else "<section>\n"
             for part in sheet:
-                if isinstance(part, Title):
-                    name = "h1" if place in (0, page.new_paper) else "h2"
-                    body += f"<{name}>{html.escape(part.plain)}</{name}>\n"
-                elif isinstance(part, RuledLine):
-                    body += f'<p class="line">{html.escape(part.words)}</p>\n'
-                elif isinstance(part, Text):
-                    words = html.escape(part.plain)
-                    if _is_bold(part):
-                        words = f"<b>{words}</b>"
-                    body += f"<p>{words}</p>\n"
-                elif part:
-                    body += f"<pre>{_html_code(part, SLIDE_COLUMNS, background)}</pre>"
+                match part:
+                    case Title():
+                        name = "h1" if place in (0, page.new_paper) else "h2"
+                        body += f"<{name}>{html.escape(part.plain)}</{name}>\n"
+                    case RuledLine():
+                        body += f'<p class="line">{html.escape(part.words)}</p>\n'
+                    case Text():
+                        words = html.escape(part.plain)
+                        if _is_bold(part):
+                            words = f"<b>{words}</b>"
+                        body += f"<p>{words}</p>\n"
+                    case "":
+                        pass
+                    case _:
+                        body += f"<pre>{_html_code(part, SLIDE_COLUMNS, background)}</pre>"
             body += "</section>\n"
     else:
         body = f"<pre>{_html_code(page, width, background)}</pre>"
@@ -409,26 +412,27 @@ def markdown(page: RenderableType, width: int) -> str:
 
 
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
-    if isinstance(page, str):
-        page = Text(page)
-    if isinstance(page, TypedCommand):
-        yield f"    {page.plain}"
-    elif isinstance(page, Text):
-        yield _sentence(page)
-    elif isinstance(page, Table):
-        yield _table(page)
-    elif isinstance(page, Drawing):
-        # Nothing in a block of code is markup.
-        yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)
-    elif isinstance(page, Flow):
-        yield from _blocks(Group(*chain.from_iterable(page.blocks)), console)
-    elif isinstance(page, CutPage):
-        yield from _blocks(page.page, console)  # a text has no last line
-    elif isinstance(page, Padding):
-        yield from _blocks(page.renderable, console)
-    else:
-        for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
-            yield from _blocks(cast("RenderableType", part), console)
+    match page:
+        case str():
+            yield _sentence(Text(page))
+        case TypedCommand():
+            yield f"    {page.plain}"
+        case Text():
+            yield _sentence(page)
+        case Table():
+            yield _table(page)
+        case Drawing():
+            # Nothing in a block of code is markup.
+            yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)
+        case Flow():
+            yield from _blocks(Group(*chain.from_iterable(page.blocks)), console)
+        case CutPage():
+            yield from _blocks(page.page, console)  # a text has no last line
+        case Padding():
+            yield from _blocks(page.renderable, console)
+        case _:
+            for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
+                yield from _blocks(cast("RenderableType", part), console)
 
 
 # GitHub also makes links of bare addresses, and math of $.
