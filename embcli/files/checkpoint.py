@@ -86,7 +86,8 @@ class Checkpoint:
         roles = Roles(self.tensors, self.config, token)
         self.roles = roles
         self.reasons = dict(roles.reasons)  # a role -> why this tensor, if it is a guess
-        remarks.count(self._ignored_config)
+        if self._config_error:
+            remarks.count(lambda: f"{self._config_error}; it is ignored")
         if roles.adapter:
             remarks.add(
                 f"{roles.adapter}; it is not applied: "
@@ -99,9 +100,6 @@ class Checkpoint:
         """Raise InputError if there is a config.json that cannot be read."""
         if self._config_error:
             raise self._config_error
-
-    def _ignored_config(self) -> str:
-        return f"{self._config_error}; it is ignored" if self._config_error else ""
 
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint; its position layer cannot have another length."""
