@@ -464,12 +464,13 @@ def _table(table: Table) -> str:
     for column in table.columns:
         header = _text(column.header)
         cells = [_text(cell) for cell in column.cells]
-        if isinstance(header, Bar):
-            continue
-        if isinstance(header, Line):
-            columns += _columns_of_lines(header, cells)
-        else:
-            columns.append(_column(header, cells, column.justify == "right"))
+        match header:
+            case Bar():
+                pass
+            case Line():
+                columns += _columns_of_lines(header, cells)
+            case _:
+                columns.append(_column(header, cells, column.justify == "right"))
     rows = [" | ".join(row) for row in zip(*columns, strict=True)]
     return "\n".join(f"| {row} |" for row in rows)
 
@@ -502,8 +503,10 @@ def _cell(cell: Text) -> Text:
 
 
 def _text(cell: RenderableType) -> Text:
-    if isinstance(cell, Shortened):
-        return cell.text
-    if isinstance(cell, Text):
-        return cell
-    return Text(str(cell))
+    match cell:
+        case Shortened():
+            return cell.text
+        case Text():
+            return cell
+        case _:
+            return Text(str(cell))
