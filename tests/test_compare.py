@@ -268,7 +268,7 @@ def test_a_weight_that_makes_a_difference_is_named(ids, odd, kind, place, words)
 
     np.testing.assert_array_equal(found.linear, expected.linear.output)
     assert found.verdict.kind == kind
-    assert [*(found.verdict.place or [])] == place
+    assert [*(found.verdict.place or [])[:2]] == place
     assert found.gradient.rows["linear"] == expected.linear.rows_with_gradient
     page = words_of(found)
     assert words in page

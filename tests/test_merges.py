@@ -236,7 +236,7 @@ def test_a_tree_that_is_wider_than_the_page_is_listed_in_every_format(in_process
 @cases
 def test_the_branches_of_a_tree_are_numbered_in_the_order_of_the_merges(text):
     (piece,) = model("gpt2").merges(text).pieces
-    (lines,) = tree_rows(piece, dict.fromkeys(piece.ids), 500)
+    (lines,) = tree_rows(piece, [None] * len(piece.ids), 500)
 
     below = {}
     for branches, texts in pairwise(lines):
@@ -252,7 +252,7 @@ def test_trees_stand_in_rows_as_wide_as_the_page(text, width):
     (piece,) = model("gpt2").merges(text).pieces
 
     ids = []
-    for lines in tree_rows(piece, dict.fromkeys(piece.ids), width):
+    for lines in tree_rows(piece, [None] * len(piece.ids), width):
         assert max(map(cell_len, lines)) <= width
         ids += map(int, lines[-1].split())
     assert ids == [*piece.ids]

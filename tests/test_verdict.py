@@ -75,7 +75,7 @@ def test_the_verdict_is_that_of_a_look_at_each_value(pair):
     if unequal:
         kind, places = most_serious(left, right)
         assert verdict.kind == kind
-        assert verdict.place in places
+        assert verdict.place[:2] in places
         assert np.isnan(verdict.difference) == kind.startswith("nan")
 
 

@@ -95,35 +95,42 @@ class Command:
 
         name = None if options["output"] == "-" else options["output"]
         path = None if name is None else Path(name)
-        refuse_replacing(path, _read_by_name(options, self.flags))
+        refuse_replacing(path, self._read_by_name(options))
         content = content_of(self.verb, options)
         if content == "text":
             return ResultWriter(path=path)
         style = PageStyle(**_style_options(options))
         default = variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES))
         format = chosen_format(content, options.get("format"), name, default)
-        _refuse_options(format, options, path, self.flags)
+        self._refuse_options(format, options, path)
         refuse_many(options.get("show"), format)
         if path is not None and SUFFIXES.get(path.suffix.lower(), format) != format:
             say(f"{name} is written as {format}, which --format names")
         return ResultWriter(format, path, options.get("color", "auto"), style, tuple(options))
 
+    def _refuse_options(self, format: FormatName, options: Options, path: Path | None) -> None:
+        """Raise OutputError for an option that the format cannot show."""
+        for flag in self.flags:
+            *_, marks = flag.annotation.__metadata__
+            if groups.is_given(options[flag.name]) and format not in marks.formats:
+                needed = f"it needs --format {or_list(marks.formats)}"
+                if format == "table" and path is None:
+                    needed += f", as in: -o picture.{marks.formats[0]}"
+                raise OutputError(f"{flag_of(flag.name)} cannot be shown in {format}; {needed}")
+
+    def _read_by_name(self, options: Options) -> list[str]:
+        """Return the files and folders that the options name, and standard input."""
+        files = ["/dev/stdin"]
+        for flag in self.flags:
+            *_, marks = flag.annotation.__metadata__
+            if marks.is_read:
+                value = options[flag.name] or []
+                files += value if isinstance(value, list) else [str(value)]
+        return files
+
 
 def _is_group(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, groups.OptionGroup)
-
-
-def _refuse_options(
-    format: FormatName, options: Options, path: Path | None, flags: list[inspect.Parameter]
-) -> None:
-    """Raise OutputError for an option that the format cannot show."""
-    for flag in flags:
-        *_, marks = flag.annotation.__metadata__
-        if groups.is_given(options[flag.name]) and format not in marks.formats:
-            needed = f"it needs --format {or_list(marks.formats)}"
-            if format == "table" and path is None:
-                needed += f", as in: -o picture.{marks.formats[0]}"
-            raise OutputError(f"{flag_of(flag.name)} cannot be shown in {format}; {needed}")
 
 
 def _style_options(options: Options) -> "dict[str, Any]":
@@ -136,14 +143,3 @@ def _style_options(options: Options) -> "dict[str, Any]":
             given[field.name] = options[field.name]
     given["keeps_precision"] = "precision" in given
     return given
-
-
-def _read_by_name(options: Options, flags: list[inspect.Parameter]) -> list[str]:
-    """Return the files and folders that the options name, and standard input."""
-    files = ["/dev/stdin"]
-    for flag in flags:
-        *_, marks = flag.annotation.__metadata__
-        if marks.is_read:
-            value = options[flag.name] or []
-            files += value if isinstance(value, list) else [str(value)]
-    return files

@@ -108,9 +108,9 @@ def added_ids(path: Path) -> dict[str, int]:
 def _contents(value: Any) -> Iterator[str]:
     """Yield the names of a token, or of several, which can be described by objects."""
     for described in value if isinstance(value, list) else [value]:
-        name = described.get("content") if isinstance(described, dict) else described
-        if isinstance(name, str) and name:
-            yield in_data(name)
+        match described:
+            case str(name) | {"content": str(name)} if name:
+                yield in_data(name)
 
 
 def is_plain_class(path: Path) -> bool:

@@ -69,7 +69,6 @@ class Checkpoint:
 
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
         self.path = path
-        self.token = token
         self.encoding: Encoding | None = None  # the tokens that the rows stand for
         self.tokenizer_error: InputError | None = None  # why a tokenizer beside it is not known
         remarks = notes or Notes()
@@ -87,7 +86,8 @@ class Checkpoint:
         roles = Roles(self.tensors, self.config, token)
         self.roles = roles
         self.reasons = dict(roles.reasons)  # a role -> why this tensor, if it is a guess
-        remarks.count(self._ignored_config)
+        if self._config_error:
+            remarks.count(lambda: f"{self._config_error}; it is ignored")
         if roles.adapter:
             remarks.add(
                 f"{roles.adapter}; it is not applied: "
@@ -100,9 +100,6 @@ class Checkpoint:
         """Raise InputError if there is a config.json that cannot be read."""
         if self._config_error:
             raise self._config_error
-
-    def _ignored_config(self) -> str:
-        return f"{self._config_error}; it is ignored" if self._config_error else ""
 
     def resized(self, context_length: int) -> Checkpoint:
         """Return this checkpoint; its position layer cannot have another length."""
@@ -132,13 +129,13 @@ class Checkpoint:
                 )
             )
         head = self.head
-        if head.tensor is None and head.relation in ("same", "stated"):
+        if head.tensor is not None:
+            return head.tensor
+        if head.relation in ("same", "stated"):
             return self.roles.token
-        if head.tensor is None:
-            reason = f": {head.reason}" if head.reason else ""
-            hint = "audit asks transformers whether the head is tied" if self.config else ""
-            raise self.tensors.file_error(f"it has no output head{reason}", hint)
-        return head.tensor
+        reason = f": {head.reason}" if head.reason else ""
+        hint = "audit asks transformers whether the head is tied" if self.config else ""
+        raise self.tensors.file_error(f"it has no output head{reason}", hint)
 
     @property
     def origin(self) -> Origin:
@@ -254,8 +251,6 @@ class Checkpoint:
         """The output head, and whether it is tied to the token matrix."""
         token = self.roles.token
         tensor = self.roles.find("head")
-        if tensor is None and self.roles.misfit_head:
-            return Head(None, "none", reason=self.roles.misfit_head)
         if tensor is None:
             return self._head_without_tensor()
         if tensor.stored_at == token.stored_at:
@@ -265,6 +260,9 @@ class Checkpoint:
 
     def _head_without_tensor(self) -> Head:
         """Return what config.json states, or what llama.cpp does without an output.weight."""
+        misfit = self.roles.misfit_head
+        if misfit:
+            return Head(None, "none", reason=misfit)
         if self.tensors.format == "GGUF":
             return self._head_of_gguf()
         is_tied = self.roles.config.get("tie_word_embeddings")

@@ -39,7 +39,6 @@ class Family(NamedTuple):
     # The formula of sinusoidal positions, used if the file has no position matrix.
     sinusoid_formula: SinusoidFormula = ""
     block_positions: str = ""  # one of BLOCKS
-    block_positions_when: When | None = None
     has_two_parts: bool = False  # whether an encoder and a decoder both read tokens
     when: When | None = None
     remark: str = ""  # what the model does that no step repeats
@@ -57,9 +56,8 @@ _STEPS: dict[str, type[RecipeStep]] = {
 
 def _made(kind: Callable[..., Any], fields: JsonObject) -> Any:
     """Return a family or a step that families.json describes."""
-    for name in ("when", "block_positions_when"):
-        if name in fields:
-            fields[name] = When(**fields[name])
+    if "when" in fields:
+        fields["when"] = When(**fields["when"])
     return kind(**fields)
 
 

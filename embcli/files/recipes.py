@@ -39,8 +39,7 @@ def recipe_of(roles: Roles) -> Recipe | None:
     settings = roles.settings
     values = roles.tensors.array
     dim = roles.token.shape[1]
-    # Roles has no family if a value has a wrong type; family_of raises the error for it.
-    family = roles.family or family_of(settings)
+    family = family_of(settings)
     model = settings.values.get("model_type")
     if not isinstance(model, str):
         return None
@@ -69,8 +68,14 @@ def recipe_of(roles: Roles) -> Recipe | None:
 def wrong_dimension(roles: Roles) -> str:
     """Return in words that no dimension of config.json is that of the token matrix, or nothing."""
     keys = (
-        *("hidden_size", "d_model", "n_embd", "dim", "emb_dim"),
-        *("embedding_size", "input_embedding_size", "word_embed_proj_dim"),
+        "hidden_size",
+        "d_model",
+        "n_embd",
+        "dim",
+        "emb_dim",
+        "embedding_size",
+        "input_embedding_size",
+        "word_embed_proj_dim",
     )
     settings = roles.settings
     stated = {}
@@ -215,8 +220,6 @@ class _Completion:
 
 def _blocks_in_words(family: Family, settings: Settings) -> str:
     """Return what blocks do with positions; rotary ones with the bases and scalings stated."""
-    if not settings.holds(family.block_positions_when):
-        return ""
     words = [BLOCKS[family.block_positions]]
     if family.block_positions == "rotary":
         words += _rotary_in_words(settings.values)

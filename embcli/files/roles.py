@@ -70,19 +70,19 @@ class Roles:
         # Whether the user chose another tensor than a token matrix that is known by its name.
         self.is_custom_tensor = chosen is not None and named != [] and self.token not in named
         self.first_position = 0  # the row of the position matrix that position 0 picks
-        self._others: dict[str, Tensor | InputError | None] = {}
+        self._found: dict[str, Tensor | InputError | None] = {"token": self.token}
         for role in ("position", "token_type", "head"):
             try:
                 tensor = self._other_matrix(role)
                 if tensor is not None and role == "position":
                     self.first_position = self._first_position(tensor)
-                self._others[role] = tensor
+                self._found[role] = tensor
             except InputError as error:
-                self._others[role] = error
+                self._found[role] = error
 
     def find(self, role: str) -> Tensor | None:
         """Return the tensor of a role, or None; raises InputError if several could be it."""
-        found = self.token if role == "token" else self._others[role]
+        found = self._found[role]
         if isinstance(found, InputError):
             raise found
         return found
@@ -207,7 +207,7 @@ class Roles:
     def misfit_head(self) -> str:
         """In words, that the only matrix named as the output head has other columns, or nothing."""
         dim = self.token.shape[1]
-        if self._others["head"] is None:
+        if self._found["head"] is None:
             for tensor in self._with_end("lm_head"):
                 if tensor.is_matrix and tensor.shape[1] != dim:
                     return f"{tensor} is not (V, {dim:,}), as an output head is"

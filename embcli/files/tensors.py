@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -79,11 +79,12 @@ def file_layer(tensor: Tensor, numbers: StoredDtype | None = None) -> StoredLaye
     if rest:
         raise tensor.binary.file_error(f"{tensor} has rows that end within a byte")
     row_step, column_step = tensor.strides or (width, 1)
-    items = _Items(tensor, numbers.stored, width, row_step, column_step)
-    read = _read_rows if column_step == 1 else _read_columns
+    read = partial(_read_rows, tensor, numbers.stored, width, row_step)
+    if column_step != 1:
+        read = partial(_read_columns, tensor, numbers.stored)
     byte_range = range(tensor.start, tensor.start + tensor.size)
     load = partial(tensor.binary.load, byte_range, quoted(tensor.name))
-    return StoredLayer(tensor.shape, numbers, partial(read, items), load)
+    return StoredLayer(tensor.shape, numbers, read, load)
 
 
 def computed_layer(
@@ -104,38 +105,33 @@ def computed_layer(
     return StoredLayer(described.shape, numbers, computed_rows, load)
 
 
-class _Items(NamedTuple):
-    """Where the items of a matrix are in its file; steps are in items, from one to the next."""
+def _read_rows(
+    tensor: Tensor, dtype: np.dtype[Any], width: int, row_step: int, ids: np.ndarray
+) -> np.ndarray:
+    """Read rows of `width` items by ascending IDs, (n,) int64, each run of them as one range.
 
-    tensor: Tensor
-    dtype: np.dtype[Any]
-    width: int  # items of a row
-    row_step: int
-    column_step: int
-
-
-def _read_rows(items: _Items, ids: np.ndarray) -> np.ndarray:
-    """Read rows by ascending IDs, (n,) int64, each run of them as one range."""
-    rows = np.empty((len(ids), items.width), items.dtype)
-    are_adjacent = items.row_step == items.width
+    `row_step` is in items, from one row to the next.
+    """
+    rows = np.empty((len(ids), width), dtype)
+    are_adjacent = row_step == width
     first, last = runs(ids, gap=1 if are_adjacent else 0)
-    starts = items.tensor.start + ids[first] * items.row_step * items.dtype.itemsize
-    lengths = (last - first) * items.width * items.dtype.itemsize
-    items.tensor.binary.gather(rows, starts.tolist(), lengths.tolist())
+    starts = tensor.start + ids[first] * row_step * dtype.itemsize
+    lengths = (last - first) * width * dtype.itemsize
+    tensor.binary.gather(rows, starts.tolist(), lengths.tolist())
     return rows
 
 
-def _read_columns(items: _Items, ids: np.ndarray) -> np.ndarray:
+def _read_columns(tensor: Tensor, dtype: np.dtype[Any], ids: np.ndarray) -> np.ndarray:
     """Read rows by ascending IDs, (n,) int64: of each column, the range that has all of them."""
-    rows = np.empty((len(ids), items.width), items.dtype)
+    row_step, column_step = tensor.strides
+    rows = np.empty((len(ids), tensor.shape[1]), dtype)
     if not len(ids):
         return rows
-    places = (ids - ids[0]) * items.row_step
-    values = np.empty(places[-1] + 1, items.dtype)
-    for column in range(items.width):
-        first = int(ids[0]) * items.row_step + column * items.column_step
-        start = items.tensor.start + first * items.dtype.itemsize
-        items.tensor.binary.gather(values, [start], [values.nbytes])
+    places = (ids - ids[0]) * row_step
+    values = np.empty(places[-1] + 1, dtype)
+    for column in range(tensor.shape[1]):
+        first = int(ids[0]) * row_step + column * column_step
+        tensor.binary.gather(values, [tensor.start + first * dtype.itemsize], [values.nbytes])
         rows[:, column] = values[places]
     return rows
 

@@ -161,8 +161,7 @@ def text(
     console = PageConsole(Medium(background, height=lines), width or pipe_width(), color_system)
     with console.capture() as captured:
         console.print(Segments(_segments(page, console)), end="")
-    printed = captured.get().split("\n")
-    return "\n".join(line.rstrip(" ") for line in printed)
+    return re.sub(" +$", "", captured.get(), flags=re.MULTILINE)
 
 
 def _segments(page: RenderableType, console: PageConsole) -> list[Segment]:
@@ -286,18 +285,21 @@ def _html(page: RenderableType, width: int, background: Background, frame: Frame
         for place, sheet in enumerate(page.sheets):
             body += '<section class="new-paper">\n' if place == page.new_paper else "<section>\n"
             for part in sheet:
-                if isinstance(part, Title):
-                    name = "h1" if place in (0, page.new_paper) else "h2"
-                    body += f"<{name}>{html.escape(part.plain)}</{name}>\n"
-                elif isinstance(part, RuledLine):
-                    body += f'<p class="line">{html.escape(part.words)}</p>\n'
-                elif isinstance(part, Text):
-                    words = html.escape(part.plain)
-                    if _is_bold(part):
-                        words = f"<b>{words}</b>"
-                    body += f"<p>{words}</p>\n"
-                elif part:
-                    body += f"<pre>{_html_code(part, SLIDE_COLUMNS, background)}</pre>"
+                match part:
+                    case Title():
+                        name = "h1" if place in (0, page.new_paper) else "h2"
+                        body += f"<{name}>{html.escape(part.plain)}</{name}>\n"
+                    case RuledLine():
+                        body += f'<p class="line">{html.escape(part.words)}</p>\n'
+                    case Text():
+                        words = html.escape(part.plain)
+                        if _is_bold(part):
+                            words = f"<b>{words}</b>"
+                        body += f"<p>{words}</p>\n"
+                    case "":
+                        pass
+                    case _:
+                        body += f"<pre>{_html_code(part, SLIDE_COLUMNS, background)}</pre>"
             body += "</section>\n"
     else:
         body = f"<pre>{_html_code(page, width, background)}</pre>"
@@ -406,31 +408,31 @@ def _inked(segment: Segment, inks: dict[str, str]) -> Segment:
 def markdown(page: RenderableType, width: int) -> str:
     """Return a page as Markdown: its tables, its texts as paragraphs, drawings as code."""
     console = PageConsole(Medium("light"), width or pipe_width())
-    blocks = [block for block in _blocks(page, console) if block]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(filter(None, _blocks(page, console))) + "\n"
 
 
 def _blocks(page: RenderableType, console: Console) -> Iterator[str]:
-    if isinstance(page, str):
-        page = Text(page)
-    if isinstance(page, TypedCommand):
-        yield f"    {page.plain}"
-    elif isinstance(page, Text):
-        yield _sentence(page)
-    elif isinstance(page, Table):
-        yield _table(page)
-    elif isinstance(page, Drawing):
-        # Nothing in a block of code is markup.
-        yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)
-    elif isinstance(page, Flow):
-        yield from _blocks(Group(*chain.from_iterable(page.blocks)), console)
-    elif isinstance(page, CutPage):
-        yield from _blocks(page.page, console)  # a text has no last line
-    elif isinstance(page, Padding):
-        yield from _blocks(page.renderable, console)
-    else:
-        for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
-            yield from _blocks(cast("RenderableType", part), console)
+    match page:
+        case str():
+            yield _sentence(Text(page))
+        case TypedCommand():
+            yield f"    {page.plain}"
+        case Text():
+            yield _sentence(page)
+        case Table():
+            yield _table(page)
+        case Drawing():
+            # Nothing in a block of code is markup.
+            yield "\n".join(f"    {line.plain}".rstrip() for line in page.lines)
+        case Flow():
+            yield from _blocks(Group(*chain.from_iterable(page.blocks)), console)
+        case CutPage():
+            yield from _blocks(page.page, console)  # a text has no last line
+        case Padding():
+            yield from _blocks(page.renderable, console)
+        case _:
+            for part in page.__rich_console__(console, console.options):  # type: ignore[union-attr]
+                yield from _blocks(cast("RenderableType", part), console)
 
 
 # GitHub also makes links of bare addresses, and math of $.
@@ -462,23 +464,19 @@ def _table(table: Table) -> str:
     for column in table.columns:
         header = _text(column.header)
         cells = [_text(cell) for cell in column.cells]
-        if isinstance(header, Bar):
-            continue
-        if isinstance(header, Line):
-            columns += _columns_of_lines(header, cells)
-        else:
-            columns.append(_column(header, cells, column.justify == "right"))
+        match header:
+            case Bar():
+                pass
+            case Line():
+                columns += _columns_of_lines(header, cells)
+            case _:
+                columns.append(_column(header, cells, column.justify == "right"))
     rows = [" | ".join(row) for row in zip(*columns, strict=True)]
     return "\n".join(f"| {row} |" for row in rows)
 
 
 def _columns_of_lines(header: Line, lines: Sequence[Text]) -> list[list[str]]:
-    rows = []
-    for line in lines:
-        if isinstance(line, Line):
-            rows.append(line.cells)
-        else:
-            rows.append([line] * len(header.cells))
+    rows = [line.cells for line in lines if isinstance(line, Line)]
     columns = []
     for name, *cells in zip(header.cells, *rows, strict=True):
         title = Text(f"{header.title} {name.plain}".strip())
@@ -505,8 +503,10 @@ def _cell(cell: Text) -> Text:
 
 
 def _text(cell: RenderableType) -> Text:
-    if isinstance(cell, Shortened):
-        return cell.text
-    if isinstance(cell, Text):
-        return cell
-    return Text(str(cell))
+    match cell:
+        case Shortened():
+            return cell.text
+        case Text():
+            return cell
+        case _:
+            return Text(str(cell))

@@ -108,16 +108,6 @@ class WeightMatrix(Result, verb="weights"):
         return fields
 
     @property
-    def padding(self) -> str:
-        """Which rows of a checkpoint are padding after the last token, in words; "" for none."""
-        size = self.layer.shape[0]
-        encoding = self.encoding
-        if encoding is None or self.origin.is_seeded or encoding.vocabulary_size >= size:
-            return ""
-        rows = f"rows {encoding.vocabulary_size} to {size - 1}"
-        return f"{rows}, for which {encoding.name} has no tokens"
-
-    @property
     def title(self) -> str:
         size, dim = self.layer.shape
         columns = counted(dim, "column")
@@ -219,8 +209,10 @@ class WeightMatrix(Result, verb="weights"):
             )
         elif not self._rows_chosen:
             yield Note("Only these rows were read, over the network.", "sort")
-        if self.padding:
-            yield safe_text(f"Padding: {self.padding}")
+        encoding = self.encoding
+        if encoding and not self.origin.is_seeded and encoding.vocabulary_size < size:
+            rows = f"rows {encoding.vocabulary_size} to {size - 1}"
+            yield safe_text(f"Padding: {rows}, for which {encoding.name} has no tokens")
         yield from origin_lines(self.origin)
 
 

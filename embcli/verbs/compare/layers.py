@@ -16,7 +16,6 @@ from torch.nn.functional import mse_loss, one_hot
 
 from embcli.errors import Notes
 from embcli.layer import Origin, Source, shape_of
-from embcli.seeded_layers.drawing import fill_weight
 from embcli.verbs.compare.pair import Gradient, Outputs, Training
 
 TorchLayer = torch.nn.Embedding | torch.nn.Linear
@@ -77,15 +76,13 @@ def compare(
 def _embedding_layer(source: Source, notes: Notes) -> tuple[torch.nn.Embedding, Origin]:
     """Return torch's layer with the token matrix: drawn by torch itself, or read from a file."""
     size, dim = shape_of(source, "token")
-    origin = source.origin
-    if origin.seed is not None:
-        torch.manual_seed(origin.seed)
-        weight = fill_weight(torch.empty(size, dim))
-    else:
-        layers = source.open({"token": None}, notes)
-        origin = layers.origin
-        weight = torch.from_numpy(layers["token"].whole())
-    return torch.nn.Embedding(size, dim, _weight=weight), origin
+    seed = source.origin.seed
+    if seed is not None:
+        torch.manual_seed(seed)
+        return torch.nn.Embedding(size, dim), source.origin
+    layers = source.open({"token": None}, notes)
+    weight = torch.from_numpy(layers["token"].whole())
+    return torch.nn.Embedding(size, dim, _weight=weight), layers.origin
 
 
 def _sliced(ids: torch.Tensor, size: int, elements: int) -> tuple[torch.Tensor, ...]:

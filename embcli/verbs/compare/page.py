@@ -265,9 +265,9 @@ def _judgement(verdict: Verdict, gradient: Gradient | None = None) -> Text:
     )
 
 
-def _number(value: float | None) -> str:
+def _number(value: float) -> str:
     """Return a float32 in its shortest decimals."""
-    if value is None or math.isnan(value):
+    if math.isnan(value):
         return "NaN"
     return str(np.float32(value))
 
@@ -279,8 +279,8 @@ def _explanation(comparison: Comparison) -> RenderResult:
         if verdict.values and comparison.gradient is None:
             yield safe_text(_REASONS[verdict.kind])
         return
-    row, column = verdict.place
-    both = f"embedding gives {_number(verdict.left)}, linear {_number(verdict.right)}"
+    row, column, embedding, linear = verdict.place
+    both = f"embedding gives {_number(embedding)}, linear {_number(linear)}"
     yield safe_text(f"At token {row} (ID {comparison.tokens.ids[row]}), column {column}: {both}.")
     yield safe_text(_REASONS[verdict.kind].format(column=column))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,15 @@ from embcli.wording import counted
 VerdictKind = Literal["identical", "zero sign", "nan bits", "value", "nan"]
 
 
+class Place(NamedTuple):
+    """Where two matrices differ most, and the number of each there, as a document has them."""
+
+    row: int
+    column: int
+    embedding: float
+    linear: float
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether two matrices are the same, bit for bit, and if not, how they differ."""
@@ -29,9 +38,7 @@ class Verdict:
     values: int
     different: int
     difference: float  # the largest; NaN if a NaN is in only one
-    place: tuple[int, int] | None = None  # the row and the column of the largest
-    left: float | None = None
-    right: float | None = None
+    place: Place | None = None  # that of the largest
 
     @property
     def identical(self) -> bool:
@@ -42,17 +49,13 @@ class Verdict:
         return f"different in {self.different:,} of {counted(self.values, 'value')}"
 
     def document(self) -> Document:
-        place = None
-        if self.place is not None:
-            row, column = self.place
-            place = {"row": row, "column": column, "embedding": self.left, "linear": self.right}
         return {
             "bit_identical": self.identical,
             "kind": self.kind,
             "values": self.values,
             "different_values": self.different,
             "largest_difference": self.difference,
-            "place": place,
+            "place": self.place and self.place._asdict(),
         }
 
 
@@ -76,33 +79,21 @@ def judge(left: np.ndarray, right: np.ndarray) -> Verdict:
     if not is_different.any():
         return Verdict("identical", left.size, 0, 0.0)
 
-    # The most serious kind that occurs, and where it is, (n, D) bool.
     sizes = differences(left, right)
-    is_nan_in_one = np.isnan(left) != np.isnan(right)
-    has_other_nan_bits = np.isnan(left) & is_different
-    kind: VerdictKind = "zero sign"
-    places = is_different
-    if is_nan_in_one.any():
-        kind = "nan"
-        places = is_nan_in_one
-    elif (sizes > 0).any():
-        kind = "value"
-        places = sizes > 0
-    elif has_other_nan_bits.any():
-        kind = "nan bits"
-        places = has_other_nan_bits
+    # Where each kind of difference is, (n, D) bool, the most serious first.
+    places_of_kinds: dict[VerdictKind, np.ndarray] = {
+        "nan": np.isnan(left) != np.isnan(right),
+        "value": sizes > 0,
+        "nan bits": np.isnan(left) & is_different,
+        "zero sign": is_different,
+    }
+    kind = next(kind for kind, places in places_of_kinds.items() if places.any())
     # argmax takes the first NaN for the largest.
-    flat_place = int(np.argmax(np.where(places, sizes, -1)))
-    place = divmod(flat_place, left.shape[1])  # the row and the column
-    return Verdict(
-        kind=kind,
-        values=left.size,
-        different=int(is_different.sum()),
-        difference=decimals(sizes[place]),
-        place=place,
-        left=decimals(left[place]),
-        right=decimals(right[place]),
-    )
+    flat_place = int(np.argmax(np.where(places_of_kinds[kind], sizes, -1)))
+    row, column = divmod(flat_place, left.shape[1])
+    place = Place(row, column, decimals(left[row, column]), decimals(right[row, column]))
+    difference = decimals(sizes[row, column])
+    return Verdict(kind, left.size, int(is_different.sum()), difference, place)
 
 
 def _bits(values: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from embcli.errors import InputError, Notes
-from embcli.names import MatrixShape, Strings, __version__
+from embcli.names import MatrixShape, __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
@@ -102,8 +102,7 @@ class ModelInfo(Result, verb="info"):
         if not recipe.is_known:
             reason = f": {recipe.unknown}" if recipe.unknown else ""
             return f"not known for {quoted(recipe.model)} models{reason}"
-        words = [text for text in (recipe.words, recipe.blocks) if text]
-        return "; ".join(words)
+        return "; ".join(filter(None, (recipe.words, recipe.blocks)))
 
     def _records(self) -> Records:
         """Return a row for each tensor; what holds for the whole checkpoint is in `run`."""
@@ -210,10 +209,10 @@ class Models(Result, verb="info"):
     """The models on this machine, and where they were looked for."""
 
     models: tuple[LocalModel, ...]
-    places: Strings  # in words
+    place: str  # in words
 
     def _records(self) -> Records:
-        run = {"embcli": __version__, "places": list(self.places)}
+        run = {"embcli": __version__, "places": [self.place]}
         shapes = [model.shape or (None, None) for model in self.models]
         return listed(
             run,
@@ -248,4 +247,4 @@ def local_models(notes: Notes) -> Models:
         except (InputError, OSError) as error:
             notes.add(str(error))
     place = in_data(f"the Hugging Face cache {str(cache)!r}")
-    return Models(tuple(models), (place,), notes=notes)
+    return Models(tuple(models), place, notes=notes)

@@ -140,4 +140,4 @@ def _models_page(result: Models) -> RenderResult:
         ]
     )
     yield ""
-    yield safe_text(f"{counted(len(models), 'model')} in {', '.join(result.places)}")
+    yield safe_text(f"{counted(len(models), 'model')} in {result.place}")

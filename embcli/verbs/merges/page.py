@@ -114,7 +114,7 @@ def _trees(result: Merges, width: int) -> list[Drawing] | None:
     trees = []
     for piece in result.pieces:
         tokens = result.tokens.bytes_of(np.array(piece.ids, np.int64))
-        for lines in tree_rows(piece, dict(zip(piece.ids, tokens, strict=True)), width):
+        for lines in tree_rows(piece, tokens, width):
             if max(map(cell_len, lines)) > width:
                 return None
             *upper_lines, last_line = lines

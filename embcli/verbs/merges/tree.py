@@ -7,7 +7,7 @@ each token, get their IDs and stand side by side, in rows as wide as the page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -19,12 +19,10 @@ from embcli.tokens import shown
 _GAP = 2  # cells between neighbours
 
 
-def tree_rows(
-    piece: Derivation, tokens: Mapping[int, bytes | None], width: int
-) -> Iterator[list[str]]:
+def tree_rows(piece: Derivation, tokens: Sequence[bytes | None], width: int) -> Iterator[list[str]]:
     """Yield a piece's trees in rows of this width: the lines of each, the last one with IDs.
 
-    A row of one tree can be wider. `tokens` are the bytes of the piece's IDs.
+    A row of one tree can be wider. `tokens` are the bytes of each of the piece's IDs.
     """
     nodes = []
     for symbol in piece.symbols:
@@ -34,7 +32,7 @@ def tree_rows(
         neighbours = [(left.token, right.token) for left, right in pairwise(nodes)]
         place = neighbours.index((step.left or b"", step.right or b""))
         nodes[place : place + 2] = [_joined(nodes[place : place + 2], str(number))]
-    if len(nodes) > 1 and list(tokens.values()) == [b"".join(piece.symbols)]:
+    if len(nodes) > 1 and tokens == [b"".join(piece.symbols)]:
         # The vocabulary has the piece, though no merges lead to it.
         nodes = [_joined(nodes, "┬")]
 

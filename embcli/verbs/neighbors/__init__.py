@@ -54,13 +54,6 @@ class Neighbors(Result, verb="neighbors"):
         """The scores of the neighbours of all queries, (n,) float64."""
         return np.concatenate([ranking.scores for ranking in self.search.rankings])
 
-    def vectors_of(self, number: int, ids: np.ndarray) -> np.ndarray:
-        """Return a query and rows, (1 + n, D) float64; under cosine they have length 1."""
-        vectors = np.concatenate([self.vectors[number][None], self.layer.rows(ids)])
-        if self.metric == "cosine":
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors
-
     def tokens(self, ids: np.ndarray) -> list[bytes | None]:
         return tokens_of(ids, self.encoding)
 

@@ -91,7 +91,11 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
         safe_text(_query_in_words(neighbors, number), "strong"),
         *row_names(ids, neighbors.encoding),
     ]
-    yield Map(neighbors.vectors_of(number, ids), labels, neighbors.style.bare)
+    # The query, and its neighbours: (1 + n, D) float64.
+    vectors = np.concatenate([neighbors.vectors[number][None], neighbors.layer.rows(ids)])
+    if neighbors.metric == "cosine":
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    yield Map(vectors, labels, neighbors.style.bare)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 

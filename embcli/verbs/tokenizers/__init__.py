@@ -96,7 +96,7 @@ def tokenizers(
     ([5, 4], ['Un', 'bel', 'ievable', '!'])
     """
     sequences = sequences_of(text, lines)
-    all_notes = Notes() if notes is None else notes
+    all_notes = notes or Notes()
     found = get_several(encodings, all_notes)
     texts = sequences.texts
     if texts is None:
