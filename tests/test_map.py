@@ -112,6 +112,15 @@ def test_a_point_in_a_crowd_has_its_label_at_the_end_of_a_line_and_a_query_first
     lengths = [np.hypot(*np.subtract(end[:2], end[2:])) for end in np.array(ends, float)]
     assert min(lengths) > 2 * CELL
 
+    met = np.array(re.findall(r'<circle cx="(\S+)" cy="(\S+)"', svg), float)
+    for left, top, *edge in np.array(ends, float):
+        start = np.array([left, top])
+        along = start + np.linspace(0.1, 1, 90)[:, None] * (edge - start)
+        others = met[np.abs(met - start).max(axis=1) > 0.2]
+        distances = np.linalg.norm(along[:, None] - others, axis=2)
+        assert distances.min() > 1.5, "it meets no other point, and no line"
+        met = np.vstack([met, along])
+
 
 def test_neighbours_under_cosine_are_mapped_at_length_1():
     result = embcli.seeded(vocab=50, dim=6).neighbors([7], top=9, map=True)

@@ -145,7 +145,7 @@ def test_tables_beside_each_other_begin_at_the_same_line(in_process, heat):
 
 
 @cases
-def test_what_is_said_of_a_square_picture_is_beside_it(in_process, command, words):
+def test_what_fits_beside_a_table_or_a_picture_is_not_below_it(in_process, command, words):
     svg = in_process.ok(*shlex.split(command), "--slide", "", "-f", "svg").text
     (x,) = re.findall(rf'<text x="(\S+)" [^>]+>{words}', svg.replace("&#160;", " "))
     assert float(x) > 40 * CELL

@@ -16,10 +16,20 @@ from embcli.encodings import Encoding
 from embcli.layer import Origin
 from embcli.page import Label, Note, omission, safe_text
 from embcli.selection import Excerpt
-from embcli.tokens import Tokens, shown, tokens_of
+from embcli.tokens import Tokens, shown, tokens_of, varies_in_width
 from embcli.wording import first_of
 
 PARTS_OF_CHARACTERS = r"\x..: bytes of tokens that share a character"
+_UNKNOWN_WIDTH = r"\u....: a character whose width terminals disagree on"
+
+
+def legend_of_tokens(*meanings: str, text: str, in_picture: bool = False) -> Iterator[Text]:
+    """Yield a line on the marks beside tokens, and on escapes in the text, if there are any."""
+    legend = [*filter(None, meanings)]
+    if any(varies_in_width(character, in_picture) for character in text):
+        legend.append(_UNKNOWN_WIDTH)
+    if legend:
+        yield safe_text(f"{'; '.join(legend)}.")
 
 
 def token_labels(tokens: Tokens, places: np.ndarray) -> list[Label]:

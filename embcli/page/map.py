@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -32,11 +31,14 @@ class _Label(NamedTuple):
     start: np.ndarray
 
 
-# The sides of a point, across and down: in its line, in its column, and the others.
-_SIDES = np.array(sorted(product((1, -1, 0), repeat=2), key=lambda side: sum(map(abs, side)))[1:])
-_FAR = 4  # times as far from its point is a label that has no room beside it
+# Directions from a point, across and down: first in its line, then in its column, then the others.
+_TURNS = np.pi / 8 * np.array([0, 8, 4, 12, 2, 6, 14, 10, 1, 15, 7, 9, 3, 5, 13, 11])
+_SIDES = np.stack([np.cos(_TURNS), np.sin(_TURNS)], axis=1)
+# A label that has no room beside its point is some times as far from it.
+_PLACES = np.vstack([distance * _SIDES for distance in (1.1, 4, 8, 12)])
+_CROWD = 10  # points near each other; the one that is nearest to as many has the first label
+_ALONG = 16  # places of a line at which it may not meet anything
 _PIXELS = np.array([CELL, LINE])  # of a cell
-_ROUNDING = 1e-9  # of cells, by which a label is within the box of its own point
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
 # A picture has its axes left of the points and below them, where no label is.
 _AXES_AT = np.array([7, 1])  # cells from the left, lines from below: the room of numbers
@@ -84,8 +86,7 @@ class Map(Composite):
         scale = _Scale.of(points, area, margin=4 if medium.shows_svg else 1)
         places = scale.places(points)
         if medium.shows_svg:
-            sides = np.vstack([_SIDES, _FAR * _SIDES])
-            texts = self._texts(places, area, (0.6, 0.35), sides)
+            texts = self._texts(places, area, (0.6, 0.35), _PLACES)
             elements = [_AREA.format(*(area + _AXES_AT) * _PIXELS - 5), *scale.axes(area)]
             elements += [*self._elements(places, texts), "</g></svg>"]
             picture = "".join(elements)
@@ -115,23 +116,33 @@ class Map(Composite):
         gap: tuple[float, float],
         sides: np.ndarray,
     ) -> list[_Label]:
-        """Return each label that has room, at a side of its point, a cell apart from others."""
-        starts = places - gap
-        ends = places + gap
+        """Return each label that has room, at a side of its point, a cell apart from others.
+
+        A line to a label does not meet other points, labels and lines. Queries are first, then
+        points in a crowd, as others have room later, too.
+        """
+        room = np.multiply(gap, 0.6)  # as large as a point, nearly
+        taken = np.stack([places - room, places + room], axis=1)  # (n, 2, 2)
+        distances = np.linalg.norm(places[:, None] - places, axis=2)
+        crowding = np.sort(distances)[:, :_CROWD].sum(axis=1)
         found = []
-        labels = zip(places, self.labels, strict=True)
-        for place, label in sorted(labels, key=lambda each: not each[1].style):  # queries first
+        for number in np.lexsort([crowding, [not label.style for label in self.labels]]):
+            place = places[number]
+            label = self.labels[number]
             size = np.array([label.cell_len + 1, 0.8])
             for side in sides:
+                reach = np.abs(side).max()
                 edge = place + side * gap
-                start = edge + (np.sign(side) - 1) / 2 * size
+                start = edge + (np.round(side / reach) - 1) / 2 * size
                 end = start + size
-                meets = (starts < end - _ROUNDING) & (ends > start + _ROUNDING)
                 is_within = start.min() >= 0 and (end <= area).all()
-                if is_within and not meets.all(axis=1).any():
+                if not is_within or _is_taken(taken, start, end):
+                    continue
+                line = place + np.linspace(1 / reach, 1, _ALONG)[:, None] * side * gap
+                if not _is_taken(taken, line[:, None], line[:, None]):
                     found.append(_Label(label, place, edge, start + np.array([0.5, 0])))
-                    starts = np.vstack([starts, start])
-                    ends = np.vstack([ends, end])
+                    boxes = np.stack([line - room / 2, line + room / 2], axis=1)
+                    taken = np.concatenate([taken, [[start, end]], boxes])
                     break
         return found
 
@@ -160,6 +171,12 @@ class Map(Composite):
             x, y = start * _PIXELS
             style = STYLES["strong"] if text.style else None
             yield from letters(Segment(text.plain, style), x, y + 16)
+
+
+def _is_taken(taken: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:
+    """Return whether a box, or one of several, (n, 1, 2), meets one that is there."""
+    meets = (taken[:, 0] < end) & (taken[:, 1] > start)
+    return bool((meets[..., 0] & meets[..., 1]).any())
 
 
 class _Scale(NamedTuple):

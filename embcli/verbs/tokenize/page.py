@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from embcli.page import Label, omission, omitted, ruled, safe_text
-from embcli.page.labels import PARTS_OF_CHARACTERS, token_labels
+from embcli.page.labels import PARTS_OF_CHARACTERS, legend_of_tokens, token_labels
 from embcli.selection import Excerpt
+from embcli.tokens import token_text
 from embcli.verbs.tokenize import Tokenization, characters_begun
 from embcli.wording import counted
 
@@ -27,8 +28,10 @@ def page(result: Tokenization, console: Console, options: ConsoleOptions) -> Ren
     yield from omitted(omission(excerpt, "row"))
     yield ""
     yield _totals(result)
-    if result.joined.any():
-        yield safe_text(f"{PARTS_OF_CHARACTERS}, joined by a bracket.")
+    parts = f"{PARTS_OF_CHARACTERS}, joined by a bracket" if result.joined.any() else ""
+    tokens = result.tokens.bytes_of(result.tokens.ids[excerpt.places])
+    text = "".join(token_text(token) or "" for token in tokens)
+    yield from legend_of_tokens(parts, text=text)
 
 
 def _table(result: Tokenization, excerpt: Excerpt) -> Table:

@@ -25,11 +25,11 @@ from embcli.page import (
     title,
 )
 from embcli.page.colors import colors_of, token_style
-from embcli.page.labels import PARTS_OF_CHARACTERS
+from embcli.page.labels import PARTS_OF_CHARACTERS, legend_of_tokens
 from embcli.page.medium import Medium
 from embcli.page.svg import RIGHT_TO_LEFT
 from embcli.page.table import GAP, least_width
-from embcli.tokens import shown, varies_in_width
+from embcli.tokens import shown
 from embcli.verbs.tokenize import Tokenization
 from embcli.verbs.tokenizers import Tokenizers
 from embcli.wording import counted
@@ -87,11 +87,9 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     legend = "Each background is a token" if background else f"{_CUT} ends a token"
     if RIGHT_TO_LEFT.search(result._subject):
         legend += ", from left to right"
-    if any(Tokenization(tokens).joined.any() for tokens in result.tokens):
-        legend += f"; {PARTS_OF_CHARACTERS}"
-    if any(varies_in_width(character, medium.shows_svg) for character in result._subject):
-        legend += r"; \u....: a character whose width terminals disagree on"
-    yield safe_text(f"{legend}.")
+    has_parts = any(Tokenization(tokens).joined.any() for tokens in result.tokens)
+    parts = PARTS_OF_CHARACTERS if has_parts else ""
+    yield from legend_of_tokens(legend, parts, text=result._subject, in_picture=medium.shows_svg)
     if not is_whole:
         yield LeftOut("Left out: the rest of the text.")
 
