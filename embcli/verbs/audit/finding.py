@@ -6,7 +6,7 @@ A check yields them, and decides the level of each. Which of them give status 1 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from embcli.errors import InputError, check_choices
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.records import Document
-from embcli.wording import first_of
+from embcli.wording import first_of, in_data
 
 Level = Literal["alarm", "finding", "remark"]  # the worst first
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
@@ -59,6 +59,12 @@ def of_rows(
     """Return what an audit says of rows, (n,) int64."""
     ids = tuple(rows.tolist())
     return Finding(level, kind, len(ids), text, layer, ids)
+
+
+def of_names(level: Level, kind: Fault, names: Sequence[str], text: str) -> Found:
+    """Yield what an audit says of names, the first of which end the text; nothing of none."""
+    if names:
+        yield Finding(level, kind, len(names), in_data(f"{text} {first_of(names, 3)}"))
 
 
 def rows_in_words(ids: np.ndarray) -> str:
