@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -128,13 +127,12 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
         reference = np.array(known, np.int64)
         values = indicators_of(layer, reference, scan, watch)
-        with_length = reference[norms[reference] > 0]
-        compared.append(_Compared(values, with_length, separation_of(values, with_length, used)))
-        if compared[-1].separation.threshold is not None:
+        compared.append(separation_of(values, reference[norms[reference] > 0], used))
+        if compared[-1].threshold is not None:
             break
-    values, reference, separation = max(compared, key=lambda each: each.separation.area or 0)
-    of_old = separation_of(values, reference, old)
-    alike = of_old.candidates(values, used)
+    separation = max(compared, key=lambda each: each.area or 0)
+    of_old = separation_of(separation.values, separation.unused, old)
+    alike = of_old.candidates(used)
     if of_old.indicator == "norm":  # A trained row can be short.
         alike = used[:0]
     return MatrixAudit(
@@ -143,23 +141,15 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         shape=(size, dim),
         dtype=layer.dtype,
         other_dtype=other_dtype(layer),
-        values=values,
+        values=separation.values,
         unused=reasons,
         untrained=untrained(layer, files, added, old, scan, alike),
         scan=scan,
         initial=tuple(scan.others.initial(size, layer.rows, files.byte_tokens)),
         measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
-        candidates=separation.candidates(values, used),
+        candidates=separation.candidates(used),
     )
-
-
-class _Compared(NamedTuple):
-    """All rows held against some of the unused ones."""
-
-    values: Distances
-    reference: np.ndarray  # (n,) int64: those unused ones that are not zero
-    separation: Separation
 
 
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
