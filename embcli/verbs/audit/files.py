@@ -96,13 +96,11 @@ class ModelFiles:
     def unread_rows(self) -> set[int]:
         """The row of the unknown token, if the tokenizer spells what it does not know by bytes."""
         unknown = {*self.rows_of("unk")}
-        encoding = self.encoding
-        if not unknown or encoding is None:
-            return set()
-        ids = unknown
         with suppress(InputError):  # Not every encoding can split a text.
-            ids = {*encoding.encode("\U000e0041").tolist()}  # a letter that no vocabulary has
-        return unknown - ids
+            if unknown and self.encoding is not None:
+                ids = self.encoding.encode("\U000e0041")  # a letter that no vocabulary has
+                return unknown.difference(ids.tolist())
+        return set()
 
     @cached_property
     def byte_tokens(self) -> list[int]:
