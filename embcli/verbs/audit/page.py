@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
 from embcli.names import Strings
@@ -27,13 +28,9 @@ from embcli.page.labels import (
     origin_lines,
 )
 from embcli.selection import Excerpt
+from embcli.verbs.audit import Audit, MatrixAudit
 from embcli.verbs.audit.finding import kinds_in_words
 from embcli.wording import QUANTILES, counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.verbs.audit import Audit, MatrixAudit
 
 
 class Fact(NamedTuple):
