@@ -77,7 +77,7 @@ def rows_in_words(ids: np.ndarray) -> str:
         return f"row {ids[0]}"
     if ids[-1] - ids[0] == len(ids) - 1:
         return f"rows {ids[0]} to {ids[-1]}"
-    return f"rows {first_of([str(row) for row in ids[:9]], 8)}"
+    return f"rows {first_of(map(str, ids), 8)}"
 
 
 def checked_kinds(fail_on: Iterable[str] | None) -> Strings:
