@@ -76,10 +76,12 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """
     try:
         tensor = checkpoint.roles.find("position")
-        values = None if tensor is None else checkpoint.tensors.array(tensor.name)
+        if tensor is None:
+            return
+        values = checkpoint.tensors.array(tensor.name)
     except InputError:
         return  # check_other_tensors counts it among those that were not checked
-    if values is None or values.ndim != 2:
+    if values.ndim != 2:
         return
     first = checkpoint.roles.first_position
     rows = values[first:]
