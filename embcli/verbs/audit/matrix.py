@@ -70,21 +70,17 @@ class MatrixAudit:
     def norms(self) -> np.ndarray:  # (V,) float64
         return self.values["norm"]
 
-    @cached_property
-    def zero(self) -> np.ndarray:
-        """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
-        allowed = [*self.files.padding_rows, *self.unused]
-        return np.setdiff1d(np.flatnonzero(self.norms == 0), allowed)
-
     @property
     def broken(self) -> dict[str, np.ndarray]:
         """The rows that no model can use, (n,) int64 each, by what they are.
 
-        The norms of overflowing ones are too large for programs.
+        The norms of overflowing ones are too large for programs. Unused rows and the padding row
+        may be zero.
         """
+        zero = np.flatnonzero(self.norms == 0)
         return {
             "non-finite": np.flatnonzero(np.isnan(self.norms)),
-            "zero": self.zero,
+            "zero": np.setdiff1d(zero, [*self.files.padding_rows, *self.unused]),
             "overflowing": np.flatnonzero(self.norms >= self.files.overflow_at),
         }
 
