@@ -58,7 +58,12 @@ def page(audit: Audit, console: Console, options: ConsoleOptions) -> RenderResul
     matrix = audit.listed
     candidates = Excerpt.first(audit.top, len(matrix.candidates))
     if candidates.total:
-        yield _candidates_table(audit, candidates)
+        ids = matrix.candidates[candidates.places]
+        labels = id_labels(ids, audit.files.encoding)
+        for name, values in matrix.values.items():
+            cells = written(values[ids], audit.style.precision)
+            labels.append(Label(name.replace("_", " "), cells))
+        yield ruled(labels)
     yield from left_out(omission(candidates, "candidate", first=1), parameters=("top",))
     yield from origin_lines(audit.origin)
     yield _verdict(audit)
@@ -162,17 +167,6 @@ _INDICATORS = {
     "cosine_distance": "cosine distance",
     "centred": "centred cosine distance",
 }
-
-
-def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
-    """Return a table of the candidates that resemble unused rows most."""
-    matrix = audit.listed
-    ids = matrix.candidates[excerpt.places]
-    labels = id_labels(ids, audit.files.encoding)
-    for name, values in matrix.values.items():
-        cells = written(values[ids], audit.style.precision)
-        labels.append(Label(name.replace("_", " "), cells))
-    return ruled(labels)
 
 
 def _verdict(audit: Audit) -> Answer:
