@@ -88,11 +88,6 @@ class ModelFiles:
         return rows
 
     @property
-    def padding_rows(self) -> list[int]:
-        """The rows that files name as padding; they may be zero."""
-        return self.rows_of("pad")
-
-    @property
     def unread_rows(self) -> set[int]:
         """The row of the unknown token, if the tokenizer spells what it does not know by bytes."""
         unknown = {*self.rows_of("unk")}

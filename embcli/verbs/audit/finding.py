@@ -55,10 +55,11 @@ def not_checked(text: str) -> Finding:
 
 def of_rows(
     level: Level, kind: Fault, rows: np.ndarray, text: str, layer: TokenLayer | None = None
-) -> Finding:
-    """Return what an audit says of rows, (n,) int64."""
+) -> Found:
+    """Yield what an audit says of rows, (n,) int64; nothing of none."""
     ids = tuple(rows.tolist())
-    return Finding(level, kind, len(ids), text, layer, ids)
+    if ids:
+        yield Finding(level, kind, len(ids), text, layer, ids)
 
 
 def of_names(level: Level, kind: Fault, names: Sequence[str], text: str) -> Found:

@@ -80,7 +80,7 @@ class MatrixAudit:
         zero = np.flatnonzero(self.norms == 0)
         return {
             "non-finite": np.flatnonzero(np.isnan(self.norms)),
-            "zero": np.setdiff1d(zero, [*self.files.padding_rows, *self.unused]),
+            "zero": np.setdiff1d(zero, [*self.files.rows_of("pad"), *self.unused]),
             "overflowing": np.flatnonzero(self.norms >= self.files.overflow_at),
         }
 
@@ -155,5 +155,5 @@ def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int
     """
     added = files.encoding.added if files.encoding else {}
     last_old = np.setdiff1d(np.arange(size), [*added, *reasons]).max(initial=-1)
-    without_use = {*reasons, *files.padding_rows}
+    without_use = {*reasons, *files.rows_of("pad")}
     return {row: added[row] for row in added if last_old < row < size and row not in without_use}
