@@ -42,10 +42,8 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     if "," in place:
         raise InputError(f"{place!r} has a comma, which separates encodings; rename the file")
     match cast("MadeFromText", kind):
-        case "words":
-            return WordsEncoding(name, _read(place), has_unknown=True)
-        case "words1":
-            return WordsEncoding(name, _read(place), has_unknown=False)
+        case "words" | "words1":
+            return WordsEncoding(name, _read(place), has_unknown=kind == "words")
         case "bpe":
             return _byte_pairs(name, place, notes)
 

@@ -135,7 +135,7 @@ def untrained(
     found["pieces"] = added.taken(added.mean_of_pieces(names, files.encoding))
     is_as_long = np.abs(norms - np.linalg.norm(mean)) < 0.02 * spread
     rows = AddedRows(layer, old[is_as_long][:_MOST_READ], spread)
-    found["ordinary"] = np.setdiff1d(rows.ids[rows.at(mean)], files.padding_rows)
+    found["ordinary"] = np.setdiff1d(rows.ids[rows.at(mean)], files.rows_of("pad"))
 
     dim = layer.shape[1]
     length = (files.deviation or _DEVIATION) * math.sqrt(dim)

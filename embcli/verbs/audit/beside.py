@@ -16,8 +16,7 @@ from embcli.encodings.sentencepiece import SentencePieceEncoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found
-from embcli.wording import first_of, in_data
+from embcli.verbs.audit.finding import Finding, Found, of_names
 
 # How files of weights are named that people load in place of one another.
 _WEIGHTS = re.compile(r".*\.safetensors|(pytorch_model|consolidated).*\.(bin|pth)")
@@ -38,9 +37,8 @@ def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         return
     found = {path.name for path in tensors.path.parent.iterdir() if _WEIGHTS.fullmatch(path.name)}
     others = sorted(found - {Path(name).name for name in tensors.files})
-    if others:
-        text = f"{tensors.path.name} is read; other weights beside it: {first_of(others, 3)}"
-        yield Finding("remark", "fit", len(others), in_data(text))
+    text = f"{tensors.path.name} is read; other weights beside it:"
+    yield from of_names("remark", "fit", others, text)
 
 
 def check_adapter(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -73,9 +71,8 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         others = [quoted(token) for token in vocabulary if ids.get(token) != vocabulary[token]]
         if rules.get("merges", merges) != merges:
             others.append("its merges")
-        if others:
-            text = f"{name} and tokenizer.json, which is read, differ in {first_of(others, 3)}"
-            yield Finding("finding", "fit", len(others), text)
+        text = f"{name} and tokenizer.json, which is read, differ in"
+        yield from of_names("finding", "fit", others, text)
 
     with suppress(InputError):  # check_tokenizer says that it splits no text.
         for fault in _contradicted(encoding):

@@ -88,21 +88,14 @@ class ModelFiles:
         return rows
 
     @property
-    def padding_rows(self) -> list[int]:
-        """The rows that files name as padding; they may be zero."""
-        return self.rows_of("pad")
-
-    @property
     def unread_rows(self) -> set[int]:
         """The row of the unknown token, if the tokenizer spells what it does not know by bytes."""
         unknown = {*self.rows_of("unk")}
-        encoding = self.encoding
-        if not unknown or encoding is None:
-            return set()
-        ids = unknown
         with suppress(InputError):  # Not every encoding can split a text.
-            ids = {*encoding.encode("\U000e0041").tolist()}  # a letter that no vocabulary has
-        return unknown - ids
+            if unknown and self.encoding is not None:
+                ids = self.encoding.encode("\U000e0041")  # a letter that no vocabulary has
+                return unknown.difference(ids.tolist())
+        return set()
 
     @cached_property
     def byte_tokens(self) -> list[int]:

@@ -6,7 +6,7 @@ A check yields them, and decides the level of each. Which of them give status 1 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from embcli.errors import InputError, check_choices
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.records import Document
-from embcli.wording import first_of
+from embcli.wording import first_of, in_data
 
 Level = Literal["alarm", "finding", "remark"]  # the worst first
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
@@ -55,10 +55,17 @@ def not_checked(text: str) -> Finding:
 
 def of_rows(
     level: Level, kind: Fault, rows: np.ndarray, text: str, layer: TokenLayer | None = None
-) -> Finding:
-    """Return what an audit says of rows, (n,) int64."""
+) -> Found:
+    """Yield what an audit says of rows, (n,) int64; nothing of none."""
     ids = tuple(rows.tolist())
-    return Finding(level, kind, len(ids), text, layer, ids)
+    if ids:
+        yield Finding(level, kind, len(ids), text, layer, ids)
+
+
+def of_names(level: Level, kind: Fault, names: Sequence[str], text: str) -> Found:
+    """Yield what an audit says of names, the first of which end the text; nothing of none."""
+    if names:
+        yield Finding(level, kind, len(names), in_data(f"{text} {first_of(names, 3)}"))
 
 
 def rows_in_words(ids: np.ndarray) -> str:
@@ -71,7 +78,7 @@ def rows_in_words(ids: np.ndarray) -> str:
         return f"row {ids[0]}"
     if ids[-1] - ids[0] == len(ids) - 1:
         return f"rows {ids[0]} to {ids[-1]}"
-    return f"rows {first_of([str(row) for row in ids[:9]], 8)}"
+    return f"rows {first_of(map(str, ids), 8)}"
 
 
 def checked_kinds(fail_on: Iterable[str] | None) -> Strings:

@@ -76,17 +76,19 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """
     try:
         tensor = checkpoint.roles.find("position")
-        values = None if tensor is None else checkpoint.tensors.array(tensor.name)
+        if tensor is None:
+            return
+        values = checkpoint.tensors.array(tensor.name)
     except InputError:
         return  # check_other_tensors counts it among those that were not checked
-    if values is None or values.ndim != 2:
+    if values.ndim != 2:
         return
     first = checkpoint.roles.first_position
     rows = values[first:]
     zero = np.flatnonzero(~rows.any(axis=1)) + first
     if len(zero):
         text = f"{rows_in_words(zero)} of the position matrix: zero"
-        yield of_rows("alarm", "positions", zero, text)
+        yield from of_rows("alarm", "positions", zero, text)
         return
     different = len(np.unique(rows, axis=0))
     repeated = len(rows) - different
@@ -274,9 +276,9 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if checkpoint.config.get("is_encoder_decoder") and not starts:
         yield _misfit("no file names the decoder_start_token_id, with which each output begins")
     for role in ("cls", "sep", "mask"):
-        if not set(files.padding_rows).isdisjoint(files.rows_of(role)):
+        if not set(files.rows_of("pad")).isdisjoint(files.rows_of(role)):
             yield _misfit(f"padding and {role} have one ID, so a model does not read {role}")
-    shared = {*files.padding_rows} & {*files.rows_of("unk")}
+    shared = {*files.rows_of("pad")} & {*files.rows_of("unk")}
     if not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
         yield Finding("remark", "special-ids", 1, text)

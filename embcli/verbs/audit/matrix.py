@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -71,21 +70,17 @@ class MatrixAudit:
     def norms(self) -> np.ndarray:  # (V,) float64
         return self.values["norm"]
 
-    @cached_property
-    def zero(self) -> np.ndarray:
-        """The zero rows, (n,) int64, except unused rows and the padding row, which may be zero."""
-        allowed = [*self.files.padding_rows, *self.unused]
-        return np.setdiff1d(np.flatnonzero(self.norms == 0), allowed)
-
     @property
     def broken(self) -> dict[str, np.ndarray]:
         """The rows that no model can use, (n,) int64 each, by what they are.
 
-        The norms of overflowing ones are too large for programs.
+        The norms of overflowing ones are too large for programs. Unused rows and the padding row
+        may be zero.
         """
+        zero = np.flatnonzero(self.norms == 0)
         return {
             "non-finite": np.flatnonzero(np.isnan(self.norms)),
-            "zero": self.zero,
+            "zero": np.setdiff1d(zero, [*self.files.rows_of("pad"), *self.unused]),
             "overflowing": np.flatnonzero(self.norms >= self.files.overflow_at),
         }
 
@@ -128,13 +123,12 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         known = [row for row, reason in reasons.items() if (reason == "byte") == are_bytes]
         reference = np.array(known, np.int64)
         values = indicators_of(layer, reference, scan, watch)
-        with_length = reference[norms[reference] > 0]
-        compared.append(_Compared(values, with_length, separation_of(values, with_length, used)))
-        if compared[-1].separation.threshold is not None:
+        compared.append(separation_of(values, reference[norms[reference] > 0], used))
+        if compared[-1].threshold is not None:
             break
-    values, reference, separation = max(compared, key=lambda each: each.separation.area or 0)
-    of_old = separation_of(values, reference, old)
-    alike = of_old.candidates(values, used)
+    separation = max(compared, key=lambda each: each.area or 0)
+    of_old = separation_of(separation.values, separation.unused, old)
+    alike = of_old.candidates(used)
     if of_old.indicator == "norm":  # A trained row can be short.
         alike = used[:0]
     return MatrixAudit(
@@ -143,23 +137,15 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         shape=(size, dim),
         dtype=layer.dtype,
         other_dtype=other_dtype(layer),
-        values=values,
+        values=separation.values,
         unused=reasons,
         untrained=untrained(layer, files, added, old, scan, alike),
         scan=scan,
         initial=tuple(scan.others.initial(size, layer.rows, files.byte_tokens)),
         measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
-        candidates=separation.candidates(values, used),
+        candidates=separation.candidates(used),
     )
-
-
-class _Compared(NamedTuple):
-    """All rows held against some of the unused ones."""
-
-    values: Distances
-    reference: np.ndarray  # (n,) int64: those unused ones that are not zero
-    separation: Separation
 
 
 def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
@@ -169,5 +155,5 @@ def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int
     """
     added = files.encoding.added if files.encoding else {}
     last_old = np.setdiff1d(np.arange(size), [*added, *reasons]).max(initial=-1)
-    without_use = {*reasons, *files.padding_rows}
+    without_use = {*reasons, *files.rows_of("pad")}
     return {row: added[row] for row in added if last_old < row < size and row not in without_use}

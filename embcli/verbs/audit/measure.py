@@ -149,8 +149,7 @@ def _distances(rows: np.ndarray, others: np.ndarray, center: np.ndarray) -> np.n
 
     It is NaN for a row without a direction.
     """
-    units = _units(others, center)
-    cosines = dots(_units(rows, center), np.broadcast_to(units, rows.shape))
+    cosines = dots(_units(rows, center), _units(others, center))
     return 1 - cosines.clip(-1, 1)
 
 
@@ -171,16 +170,18 @@ class Separation(NamedTuple):
     Other rows up to the `threshold` are candidates; without one, `reason` says why there is none.
     """
 
-    indicator: Indicator
-    area: float | None
-    threshold: float | None
-    reason: str
+    values: Distances  # of all rows
+    unused: np.ndarray  # (n,) int64: the IDs of the unused rows, except zero rows
+    indicator: Indicator = "norm"
+    area: float | None = None
+    threshold: float | None = None
+    reason: str = ""
 
-    def candidates(self, values: Distances, rows: np.ndarray) -> np.ndarray:
+    def candidates(self, rows: np.ndarray) -> np.ndarray:
         """Return those of some rows that are candidates, (n,) int64, the lowest first."""
         if self.threshold is None:
             return rows[:0]
-        chosen = values[self.indicator][rows]
+        chosen = self.values[self.indicator][rows]
         count = np.count_nonzero(chosen <= self.threshold)
         return rows[np.argsort(chosen, kind="stable")[:count]]
 
@@ -207,17 +208,18 @@ def separation_of(indicators: Distances, unused: np.ndarray, used: np.ndarray) -
     if largest < _LEAST_UNUSED:
         rows = counted(largest, "row")
         reason = f"too few unused rows for comparison: {rows}, {_LEAST_UNUSED} are needed"
-        return Separation("norm", None, None, reason)
+        return Separation(indicators, unused, reason=reason)
 
     best = max(areas, key=lambda name: areas[name])
     area = areas[best]
     if area < _LEAST_AREA:
         reason = f"unused rows do not stand out: at best in {area:.2f} of pairs, by {best}"
-        return Separation(best, area, None, reason)
+        return Separation(indicators, unused, best, area, None, reason)
     threshold = _threshold(known[best])
     if np.nanmedian(indicators[best][used]) <= threshold:
-        return Separation(best, area, None, "half of the tokens are like unused rows")
-    return Separation(best, area, threshold, "")
+        reason = "half of the tokens are like unused rows"
+        return Separation(indicators, unused, best, area, None, reason)
+    return Separation(indicators, unused, best, area, threshold)
 
 
 def area_under_curve(lower: np.ndarray, higher: np.ndarray) -> float:

@@ -16,8 +16,8 @@ from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
 from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
-from embcli.wording import counted, first_of
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, of_names
+from embcli.wording import counted
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
 _LEAST_SIZE = 64  # of a matrix in which a part of zeros is none by chance
@@ -62,10 +62,8 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
 
 
 def _said(level: Level, kind: Fault, names: list[str], noun: str, problem: str) -> Found:
-    """Yield a finding about the tensors of these names, or nothing if there are none."""
-    if names:
-        text = f"{counted(len(names), noun)} {problem}: {first_of(names, 3)}"
-        yield Finding(level, kind, len(names), text)
+    """Return a finding about the tensors of these names, or nothing if there are none."""
+    return of_names(level, kind, names, f"{counted(len(names), noun)} {problem}:")
 
 
 def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:

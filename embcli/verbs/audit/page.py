@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
 from embcli.names import Strings
@@ -27,13 +28,9 @@ from embcli.page.labels import (
     origin_lines,
 )
 from embcli.selection import Excerpt
+from embcli.verbs.audit import Audit, MatrixAudit
 from embcli.verbs.audit.finding import kinds_in_words
 from embcli.wording import QUANTILES, counted
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from embcli.verbs.audit import Audit, MatrixAudit
 
 
 class Fact(NamedTuple):
@@ -61,7 +58,12 @@ def page(audit: Audit, console: Console, options: ConsoleOptions) -> RenderResul
     matrix = audit.listed
     candidates = Excerpt.first(audit.top, len(matrix.candidates))
     if candidates.total:
-        yield _candidates_table(audit, candidates)
+        ids = matrix.candidates[candidates.places]
+        labels = id_labels(ids, audit.files.encoding)
+        for name, values in matrix.values.items():
+            cells = written(values[ids], audit.style.precision)
+            labels.append(Label(name.replace("_", " "), cells))
+        yield ruled(labels)
     yield from left_out(omission(candidates, "candidate", first=1), parameters=("top",))
     yield from origin_lines(audit.origin)
     yield _verdict(audit)
@@ -165,17 +167,6 @@ _INDICATORS = {
     "cosine_distance": "cosine distance",
     "centred": "centred cosine distance",
 }
-
-
-def _candidates_table(audit: Audit, excerpt: Excerpt) -> Table:
-    """Return a table of the candidates that resemble unused rows most."""
-    matrix = audit.listed
-    ids = matrix.candidates[excerpt.places]
-    labels = id_labels(ids, audit.files.encoding)
-    for name, values in matrix.values.items():
-        cells = written(values[ids], audit.style.precision)
-        labels.append(Label(name.replace("_", " "), cells))
-    return ruled(labels)
 
 
 def _verdict(audit: Audit) -> Answer:

@@ -23,13 +23,12 @@ def check_broken(matrix: MatrixAudit) -> Found:
         kind: Fault = "zero" if name == "zero" else "non-finite"
         if matrix.name == "head":
             kind = "head"
-        if len(rows):
-            level: Level = "alarm"
-            text = f"{counted(len(rows), f'{name} row')} in the {matrix.in_words}"
-            if name == "zero" and {*rows.tolist()} <= matrix.files.unread_rows:
-                level = "remark"
-                text += ", of a token that no text has"
-            yield of_rows(level, kind, rows, text, matrix.name)
+        level: Level = "alarm"
+        text = f"{counted(len(rows), f'{name} row')} in the {matrix.in_words}"
+        if name == "zero" and {*rows.tolist()} <= matrix.files.unread_rows:
+            level = "remark"
+            text += ", of a token that no text has"
+        yield from of_rows(level, kind, rows, text, matrix.name)
 
 
 def check_constant(matrix: MatrixAudit) -> Found:
@@ -84,7 +83,6 @@ def _have_run(ids: np.ndarray, encoding: Encoding) -> bool:
 
 def check_candidates(matrix: MatrixAudit) -> Found:
     """Check that no row of a used token is like those of unused ones."""
-    count = len(matrix.candidates)
-    if count:
-        text = f"{counted(count, 'token')} like unused rows, in the {matrix.in_words}"
-        yield of_rows("remark", "candidates", matrix.candidates, text, matrix.name)
+    tokens = counted(len(matrix.candidates), "token")
+    text = f"{tokens} like unused rows, in the {matrix.in_words}"
+    yield from of_rows("remark", "candidates", matrix.candidates, text, matrix.name)

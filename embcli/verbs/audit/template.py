@@ -14,8 +14,7 @@ from embcli.encodings.encoding import sibling_json
 from embcli.files.checkpoint import Checkpoint
 from embcli.files.tensors import Tensors
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
-from embcli.wording import first_of
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, of_names
 
 if TYPE_CHECKING:
     from jinja2.nodes import Template
@@ -43,11 +42,10 @@ def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     ends = {known.get(token_id) for token_id in files.rows_of("eos")}
     has_end = "eos_token" in text or not names.isdisjoint(ends)
     unknown = sorted(map(quoted, names - {*known.values()}))
-    if known and unknown:
+    if known:
         level: Level = "remark" if has_end else "finding"
-        listed = first_of(unknown, 3)
-        said = f"names in the chat template that are no special tokens: {listed}"
-        yield Finding(level, "template", len(unknown), said)
+        said = "names in the chat template that are no special tokens:"
+        yield from of_names(level, "template", unknown, said)
     added = {*files.rows_of("bos")} & {*files.rows_of("post_processor")}
     if added and "bos_token" in text:
         said = "the chat template begins with bos, and the tokenizer adds one to each text"
@@ -67,9 +65,8 @@ def check_templates(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             level: Level = "remark" if isinstance(error, ValueError) else "finding"
             yield Finding(level, "template", 1, f"the chat template is faulty: {reason}")
         else:
-            if undefined:
-                text = f"nobody gives the chat template its variable {first_of(undefined, 3)}"
-                yield Finding("finding", "template", len(undefined), text)
+            text = "nobody gives the chat template its variable"
+            yield from of_names("finding", "template", undefined, text)
 
 
 def _needed(template: str) -> set[str]:

@@ -49,7 +49,7 @@ def check_untrained(matrix: MatrixAudit) -> Found:
             kind = "possibly-untrained"
             looks = "may be untrained, which cannot be told"
         text = f"{tokens} {looks}: {where}, {_TRACES[trace]}"
-        yield of_rows(level, kind, rows, text, matrix.name)
+        yield from of_rows(level, kind, rows, text, matrix.name)
 
 
 def check_initial(matrix: MatrixAudit) -> Found:
@@ -89,7 +89,7 @@ def as_initialised(
             f"{rows_in_words(ids)} of the {matrix}{rows.margin} look as initialised: "
             f"{rows.distribution} values around 0 in each column"
         )
-        yield of_rows("finding", kind, ids, text, layer)
+        yield from of_rows("finding", kind, ids, text, layer)
 
 
 def check_outliers(matrix: MatrixAudit) -> Found:
@@ -117,7 +117,7 @@ def check_outliers(matrix: MatrixAudit) -> Found:
     for fault, rows in faults.items():
         if len(rows):
             text = f"{rows_in_words(rows)} of the {matrix.in_words}: {fault}"
-            yield of_rows("finding", "outliers", rows, text, matrix.name)
+            yield from of_rows("finding", "outliers", rows, text, matrix.name)
 
 
 def check_scale(matrix: MatrixAudit) -> Found:

@@ -336,11 +336,11 @@ def _untrained(
     from embcli.verbs.audit.matrix import audited_matrix
     from embcli.verbs.audit.trained import check_untrained
 
-    found: list[Finding] = []
     with suppress(InputError):  # A config.json is broken, which a note says.
         if len(added):
-            found += check_untrained(audited_matrix(name, opened, files_of(source), notes.watch))
-    return tuple(each for each in found if np.isin(each.ids, added).any())
+            found = check_untrained(audited_matrix(name, opened, files_of(source), notes.watch))
+            return tuple(each for each in found if np.isin(each.ids, added).any())
+    return ()
 
 
 def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:
@@ -352,9 +352,5 @@ def _rules(base: Source, tuned: Source, text: str | None) -> Strings | None:
     found: Rules | None = {}
     if base.encoding and tuned.encoding and base.encoding is not tuned.encoding:
         found = different_rules(base.encoding, tuned.encoding, text)
-    names = [*(found or {})]
-    names += other_settings(base, tuned)
-    converted = Converted.of(base, tuned)
-    if converted is not None:
-        names += converted.other_special_tokens()
+    names = [*(found or {}), *other_settings(base, tuned)]
     return None if found is None and not names else tuple(names)

@@ -76,7 +76,8 @@ class Converted(NamedTuple):
 def other_settings(base: Source, tuned: Source) -> Iterator[str]:
     """Yield in words the numbers and flags that two models have both, and that differ.
 
-    Their chat templates and the numbers of their tensors are compared, too.
+    Their chat templates and the numbers of their tensors are compared, too, and of a GGUF file and
+    its model special tokens.
     """
     from embcli.verbs.audit.template import templates
 
@@ -100,3 +101,5 @@ def other_settings(base: Source, tuned: Source) -> Iterator[str]:
     others = {*templates(tuned.tensors)}
     if given != others and given.isdisjoint(others):
         yield "the chat template"
+    if converted is not None:
+        yield from converted.other_special_tokens()

@@ -89,13 +89,11 @@ def _changed_table(diff: Diff, excerpt: Excerpt) -> RenderResult:
     if has_tokens:
         labels.append(token_label(diff.tokens(pairs)))
 
-    precision = diff.style.precision
     columns = {"cosine distance": diff.cosine_distances, "L2 distance": diff.distances}
-    for name, distances in columns.items():
-        labels.append(Label(name, _distances_in_words(distances[pairs], precision)))
     if diff.atol:
-        largest = _distances_in_words(diff.largest_differences[pairs], precision)
-        labels.append(Label("largest |difference|", largest))
+        columns["largest |difference|"] = diff.largest_differences
+    for name, distances in columns.items():
+        labels.append(Label(name, _distances_in_words(distances[pairs], diff.style.precision)))
 
     yield ""
     yield title("Changed most, and least" if excerpt.left_out else "Changed most")
