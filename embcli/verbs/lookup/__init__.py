@@ -97,7 +97,7 @@ class Lookup(Result, verb="lookup"):
     def _hidden(self, index: np.ndarray, input_rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens, (n, D) -> (n, H) float32."""
         plan = self.plan
-        if plan.recipe is None or not any(isinstance(step, Project) for step in plan.hidden_steps):
+        if plan.recipe is None or Project not in map(type, plan.hidden_steps):
             hidden, _ = apply(
                 plan.hidden_steps, input_rows, self._positions[index], self.layers, plan.recipe
             )
