@@ -198,8 +198,14 @@ class Result:
         chosen_format(self.content, format, None)
         style = self.style
         frame = self._frame() if format in PICTURES else None
-        known = cast("PageFormat", format)
-        return exported(self._view(), known, style.width or 0, style.theme, self.notes.add, frame)
+        return exported(
+            self._view(),
+            cast("PageFormat", format),
+            style.width or 0,
+            style.theme,
+            self.notes.add,
+            frame,
+        )
 
     def _frame(self) -> Frame:
         """Return what is around the page of a picture."""
