@@ -17,7 +17,6 @@ from typing import (
     BinaryIO,
     ClassVar,
     NoReturn,
-    TypedDict,
     TypeVar,
     cast,
     get_args,
@@ -62,14 +61,6 @@ _LARGEST_WIDTH = 1000
 _WITHOUT_BARE = ("info", "cache", "explain")  # verbs whose pages are not bare
 
 
-class NumberStyle(TypedDict):
-    """How the numbers of a matrix look."""
-
-    precision: int
-    keeps_precision: bool
-    heat: bool
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PageStyle:
     """How a result looks on a page; raises InputError for values out of range."""
@@ -84,7 +75,7 @@ class PageStyle:
     slide: str | None = None
 
     @property
-    def of_numbers(self) -> NumberStyle:
+    def of_numbers(self) -> dict[str, Any]:
         """The options of a matrix of numbers on a page."""
         return {
             "precision": self.precision,
@@ -207,8 +198,14 @@ class Result:
         chosen_format(self.content, format, None)
         style = self.style
         frame = self._frame() if format in PICTURES else None
-        known = cast("PageFormat", format)
-        return exported(self._view(), known, style.width or 0, style.theme, self.notes.add, frame)
+        return exported(
+            self._view(),
+            cast("PageFormat", format),
+            style.width or 0,
+            style.theme,
+            self.notes.add,
+            frame,
+        )
 
     def _frame(self) -> Frame:
         """Return what is around the page of a picture."""
@@ -287,9 +284,9 @@ class Result:
                 "this result is not one table: matrix(name) returns one of its matrices, and "
                 "save('result.json') writes all of it"
             )
-        chosen = chosen_format(self.content, format, None)
+        chosen_format(self.content, format, None)
         file = BytesIO()
-        self._writer(chosen)(file)
+        self._writer(format)(file)
         return file.getvalue()
 
     def to_dicts(self) -> list[dict[str, Any]]:

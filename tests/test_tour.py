@@ -12,7 +12,6 @@ import signal
 import subprocess
 import termios
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,7 +145,7 @@ def test_the_answer_to_a_batch_is_how_many_tokens_one_sample_takes(in_process):
 def test_no_question_has_its_answer_on_its_sheet_and_each_has_a_hint(step, in_process):
     shown = f"{step.heading} {step.question} {step.hint}"
     if step.about:
-        shown += output(in_process, replace(step, command=step.about))
+        shown += output(in_process, step._replace(command=step.about))
     assert not re.search(rf"\b{re.escape(step.answers[0])}\b", shown)
     assert step.hint
 

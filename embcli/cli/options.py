@@ -132,8 +132,8 @@ def _explained_words(incomplete: str) -> list[str]:
     """Complete a word that is explained; words that a shell would have to quote are omitted."""
     from embcli.verbs.explain import named
 
-    known = [name for name in named() if name.startswith(incomplete)]
-    return sorted(name for name in known if re.fullmatch(r"\w[\w.-]*", name))
+    unquoted = filter(re.compile(r"\w[\w.-]*").fullmatch, sorted(named()))
+    return [name for name in unquoted if name.startswith(incomplete)]
 
 
 def _models(incomplete: str) -> list[str]:

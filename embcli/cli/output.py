@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO
 
 from embcli.atomic import destination, explaining_failure, opened_files, refuse_replacing
 from embcli.cli.console import is_terminal, say
@@ -26,8 +26,6 @@ from embcli.wording import in_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-Content = Literal["page", "data"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class ResultWriter:
     def write(self, result: Result | bytes) -> int:
         """Write a result, as a page or as data, or bytes of a text; return the exit status."""
         if isinstance(result, bytes):
-            with self._open("data") as file:
+            with self._open(is_data=True) as file:
                 file.write(result)
             return 0
         result = replace(result, style=self.style)
@@ -60,9 +58,8 @@ class ResultWriter:
             if self.format == "table" and not is_file:
                 self.show(self._page_of(result))
             else:
-                kind: Content = "page" if self.format in VIEWS else "data"
                 write = result._writer(self.format)
-                with self._open(kind) as file:
+                with self._open(is_data=self.format not in VIEWS) as file:
                     write(file)
         result.notes.finish()
         if result._why_no and self.path is not None:
@@ -102,7 +99,7 @@ class ResultWriter:
             width = width or columns
             encoding = sys.stdout.encoding or encoding
         text = export.text(page, width, lines, self.is_colored, self.style.theme)
-        with self._open("page") as file:
+        with self._open() as file:
             file.write(text.encode(encoding, "backslashreplace"))
 
     @property
@@ -110,7 +107,7 @@ class ResultWriter:
         return self.path is None and is_terminal(sys.stdout)
 
     @contextmanager
-    def _open(self, kind: Content) -> Iterator[BinaryIO]:
+    def _open(self, is_data: bool = False) -> Iterator[BinaryIO]:
         """Open the destination; a file that the command has read keeps its content.
 
         A terminal gets data at once, with control characters escaped.
@@ -119,7 +116,7 @@ class ResultWriter:
             raise OutputError("standard output is closed; open it, or name a file with --output")
         opened = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
         with explaining_failure(self.path), opened as file:
-            if kind == "page" or not file.isatty():
+            if not (is_data and file.isatty()):
                 yield file
             else:
                 written = io.BytesIO()

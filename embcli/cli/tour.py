@@ -13,10 +13,10 @@ import shlex
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
@@ -44,7 +44,7 @@ _LETTERS = 60  # of print, written by hand on a line
 _LONGEST_TEXT = 200  # characters of a text in a command: more would leave no room for its result
 _Sheet = list[RenderableType]
 ResultOf = Callable[[list[str]], object]  # the words after `embcli` -> what the command returns
-_Rules = list[tuple[str, str]]  # patterns, and what stands for them
+_Rules = Sequence[tuple[str, str]]  # patterns, and what stands for them
 
 
 _RULES: dict[str, _Rules] = load_facts("answers.json")
@@ -52,8 +52,7 @@ _RULES: dict[str, _Rules] = load_facts("answers.json")
 _KINDS = load_facts("answer_kinds.json")
 
 
-@dataclass(frozen=True)
-class TourStep:
+class TourStep(NamedTuple):
     """A step of the tour; a question is asked before the command is run.
 
     It has answers, unless it asks for a reason, which is in the words.
@@ -65,7 +64,7 @@ class TourStep:
     question: str = ""
     answers: Strings = ()  # the first one is shown
     kind: str = "a number"  # of its answers: a name in data/answer_kinds.json
-    rules: _Rules = field(default_factory=list)  # of this question, before those of its kind
+    rules: _Rules = ()  # of this question, before those of its kind
     hint: str = ""  # after ? or a wrong answer
     about: str = ""  # a command whose output is shown first
     text: str = TOUR_TEXT  # unless the reader has another
@@ -152,9 +151,9 @@ def _numbered(steps: list[TourStep], given: str | None) -> list[TourStep]:
         words = step.words
         if not text.isascii():
             words += step.keeps or step.beyond_ascii
-        if step.keeps and not text.isascii():
-            text = step.text
-        numbered.append(replace(step, heading=heading, text=text, words=words))
+            if step.keeps:
+                text = step.text
+        numbered.append(step._replace(heading=heading, text=text, words=words))
     return numbered
 
 

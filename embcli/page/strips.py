@@ -266,8 +266,8 @@ class Strips(Composite):
                 strips += [line] * fit.lines_per_row
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
-            names = [name for name in (in_line(block.title), column) if name]
-            blocks.append((Text(f"{': '.join(names)}\n{axis}"), strips))
+            heading = ": ".join(filter(None, (in_line(block.title), column)))
+            blocks.append((Text(f"{heading}\n{axis}"), strips))
 
         middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
 

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 
-Lines = Sequence[Sequence[Segment]]
+Lines = list[list[Segment]]
 
 FONT_SIZE = 21  # pixels
 FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"
@@ -102,7 +102,7 @@ def slide_scale(lines: Lines) -> float:
 
 
 def _columns(lines: Lines) -> int:
-    return max((sum(segment.cell_length for segment in line) for line in lines), default=0)
+    return Segment.get_shape(lines)[0]
 
 
 def _document(groups: Sequence[str], theme: TerminalTheme, width: float, height: float) -> str:

@@ -89,9 +89,8 @@ def _why_default(source: Source) -> str:
 def _default_length(source: Source, kind: PositionKind) -> int:
     """Return T for positions that are drawn or computed."""
     length = ROWS[kind].length
-    shape = source.shape("position")
-    if not length and source.origin.is_seeded and shape is not None:
-        length, _ = shape
+    if not length and source.origin.is_seeded:
+        length, _ = shape_of(source, "position")
     return length or DEFAULT_CONTEXT_LENGTH
 
 

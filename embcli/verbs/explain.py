@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -263,8 +264,8 @@ def _nearest(asked: frozenset[str]) -> dict[Entry, float]:
     share = _size(asked & _known_words()) / _size(asked)
     nearness = {entry: share * _likeness(asked, entry) for entry in entries()}
     least = max(_OFFERED, max(nearness.values()) / 2)
-    nearest = sorted(nearness, key=nearness.__getitem__, reverse=True)[:_MOST_CANDIDATES]
-    return {entry: nearness[entry] for entry in nearest if nearness[entry] >= least}
+    nearest = Counter(nearness).most_common(_MOST_CANDIDATES)
+    return {entry: near for entry, near in nearest if near >= least}
 
 
 def _asked_words(question: str) -> frozenset[str]:

@@ -95,8 +95,7 @@ class Batches(Result, verb="batch"):
 
     def embeddings(self, samples: np.ndarray) -> np.ndarray:
         """Return token rows + position rows of samples, (n, T, chosen columns) float32."""
-        rows: np.ndarray = self._token_rows(samples) + self.position
-        return rows
+        return np.asarray(self._token_rows(samples) + self.position)
 
     def _token_rows(self, samples: np.ndarray) -> np.ndarray:
         """Return the token rows of samples, (n, T, chosen columns) float32."""

@@ -8,7 +8,7 @@ samples are in which batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Windows:
         >>> windows.samples(9), windows.samples(8)
         (2, 1)
         """
-        return max(-(-(tokens - self.max_length) // self.stride), 0)
+        return len(range(self.max_length, tokens, self.stride))
 
     def batches(self, samples: int) -> int:
         if self.keep_last:
@@ -51,8 +51,7 @@ class Windows:
         return samples // self.batch_size
 
 
-@dataclass(frozen=True, eq=False)
-class Draws:
+class Draws(NamedTuple):
     """What the chapter's script draws."""
 
     layers: Layers  # the token layer

@@ -61,8 +61,7 @@ class Lookup(Result, verb="lookup"):
     @property
     def ids(self) -> np.ndarray:
         """The IDs of the tokens that are looked up, (n,) int64, as torch's layers take them."""
-        ids: np.ndarray = self.tokens.ids[self.chosen].astype(np.int64)
-        return ids
+        return np.asarray(self.tokens.ids[self.chosen], np.int64)
 
     def _columns_of(self, name: str) -> np.ndarray:
         """Return the columns of a matrix that are shown, (columns,) int64."""
@@ -71,35 +70,34 @@ class Lookup(Result, verb="lookup"):
             return np.arange(recipe.width)
         return self.columns
 
-    def rows(self, index: np.ndarray, names: Names = MATRICES) -> dict[str, np.ndarray]:
-        """Return the named matrices for these tokens, each (n, its columns) float32."""
-        rows = {term.name: term.values for term in self.terms_of_sum(index, names)}
-        return {name: rows[name] for name in names if name in self.matrices}
+    def rows(self, index: np.ndarray, names: Names) -> dict[str, np.ndarray]:
+        """Return at least the named matrices for these tokens, each (n, its columns) float32."""
+        return {term.name: term.values for term in self.terms_of_sum(index, names)}
 
     def terms_of_sum(self, index: np.ndarray, names: Names) -> list[Term]:
         """Return the terms of the sum of these tokens, and its results, `input` and `hidden`.
 
-        Only those that the named matrices need are computed.
+        Only those that the named matrices, of this lookup, need are computed.
         """
         plan = self.plan
         ids = self.tokens.ids[index]
         _, places = self.tokens.places(index)
         rows = self.layers["token"].rows(ids)
         terms = [Term("token", "", rows, ids)]
-        if {"position", "input", "hidden"} & {*names}:
+        if names != ("token",):
             rows, added = apply(
                 plan.input_steps, rows, self._positions[index], self.layers, plan.recipe
             )
             terms += added
             terms.append(Term("input", "=", rows, places))
-        if "hidden" in names and "hidden" in self.matrices:
+        if "hidden" in names:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
         return [term._replace(values=term.values[:, self._columns_of(term.name)]) for term in terms]
 
     def _hidden(self, index: np.ndarray, input_rows: np.ndarray) -> np.ndarray:
         """Return what the first block reads at these tokens, (n, D) -> (n, H) float32."""
         plan = self.plan
-        if plan.recipe is None or not any(isinstance(step, Project) for step in plan.hidden_steps):
+        if plan.recipe is None or Project not in map(type, plan.hidden_steps):
             hidden, _ = apply(
                 plan.hidden_steps, input_rows, self._positions[index], self.layers, plan.recipe
             )

@@ -15,7 +15,7 @@ from embcli.binary import quoted
 from embcli.errors import InputError, Notes, RangeError, WrongTypeError, whole_number
 from embcli.layer import Source
 from embcli.positions import DEFAULT_KIND, NO_POSITIONS, JoinedKind
-from embcli.recipe import AddPosition, AddType, Recipe, RecipeStep, Steps, in_words
+from embcli.recipe import AddPosition, AddType, Recipe, Steps, in_words
 from embcli.records import Names
 from embcli.text import parse_ids
 from embcli.tokens import Tokens, hint_at_token, id_in_words
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
         """Return the rows that the tokens need of each layer, (n,) integers by the layer's name."""
         wanted = {"token": tokens.ids}
         steps = (*self.input_steps, *self.hidden_steps)
-        if any(isinstance(step, AddPosition) and not step.sinusoid_formula for step in steps):
+        if _kind_of(steps) == DEFAULT_KIND:
             wanted["position"] = np.arange(tokens.longest)
         for step in steps:
             if isinstance(step, AddType):
@@ -114,12 +114,10 @@ def _plan_of_kind(source: Source, kind: JoinedKind) -> Plan:
 
 def _stored_steps(source: Source) -> Steps:
     """Return the steps of a model without a recipe: they add the layers that it has."""
-    steps: list[RecipeStep] = []
-    if source.shape("token_type") is not None:
-        steps.append(AddType())
-    if source.shape("position") is not None:
-        steps.append(AddPosition())
-    return tuple(steps)
+    positions = _plan_of_kind(source, DEFAULT_KIND).input_steps
+    if source.shape("token_type") is None:
+        return positions
+    return AddType(), *positions
 
 
 def _remark_guesses(source: Source, steps: Steps, is_default: bool, notes: Notes) -> None:
@@ -132,7 +130,7 @@ def _remark_guesses(source: Source, steps: Steps, is_default: bool, notes: Notes
         )
     if not is_default:
         return
-    if recipe is None and any(isinstance(step, AddType) for step in steps):
+    if recipe is None and AddType() in steps:
         notes.add(
             "no file says so, but a model with token types adds the row of one: here that of type 0"
         )
