@@ -195,13 +195,12 @@ def whole_number(
         raise WrongTypeError(wrong, parameter=name, given=given) from None
     if not least <= number <= most:
         wrong = "{parameter} must be from {least} to {most}, not {given}"
-        if number < least and most > _LONG_RANGE:
+        if number < least:
             wrong = "{parameter} must be at least {least}, not {given}"
         raise RangeError(wrong, parameter=name, least=least, most=most, given=number)
     return number
 
 
-_LONG_RANGE = 1_000_000  # up to which the end of a range is worth naming
 _LARGEST_FLOAT32 = 3.4028234663852886e38
 
 

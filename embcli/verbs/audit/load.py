@@ -142,12 +142,11 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
 def _of_mismatched(facts: ModelFacts) -> Found:
     """Yield the parameters of another shape in the files, with which nothing is loaded."""
-    names = [name for name, _, _ in facts.mismatched]
-    if names:
-        name, given, own = facts.mismatched[0]
+    count = len(facts.mismatched)
+    for name, given, own in facts.mismatched[:1]:
         sizes = f"{name} is {tuple(given)} in the file, {tuple(own)} by config.json"
-        text = f"{facts.name} does not load {_listed(names)}: {sizes}"
-        yield Finding("alarm", "load", len(names), text)
+        text = f"{facts.name} does not load {counted(count, 'tensor')}: {sizes}"
+        yield Finding("alarm", "load", count, text)
 
 
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Found:

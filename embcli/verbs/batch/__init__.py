@@ -213,8 +213,7 @@ def batch(
         sliding = replace(sliding, batch_size=samples)
     count = sliding.batches(samples)
     _check_counts(sliding, len(tokens), samples)
-    first = whole_number("index", index or 0)
-    _check_index(first, count)
+    first = _checked_index(index or 0, count)
     if max_length > position_rows:
         wrong = "{max_length} {length:,} is more than {context_length} {rows:,}"
         wrong += ": each position needs a row"
@@ -239,12 +238,12 @@ def batch(
     )
 
 
-def _check_index(index: int, count: int) -> None:
-    """Raise RangeError if none of so many batches has this index."""
+def _checked_index(index: int, count: int) -> int:
+    """Return the index of one of so many batches; raises RangeError if none has it."""
     if index and count == 1:
         wrong = "{index} {given} is not a batch: there is one batch, {index} 0"
         raise RangeError(wrong, given=index)
-    whole_number("index", index, 0, count - 1)
+    return whole_number("index", index, 0, count - 1)
 
 
 def _check_counts(windows: Windows, tokens: int, samples: int) -> None:

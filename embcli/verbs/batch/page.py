@@ -17,6 +17,7 @@ from embcli.page import (
     Matrix,
     Note,
     Values,
+    left_out,
     medium_of,
     omission,
     rows_that_fit,
@@ -221,9 +222,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         "■ input, □ last target (the others are inputs, too); no mark: not in this sample"
     )
     excerpt = Excerpt.first(first, last_token + 1 - first_token)
-    if excerpt.left_out:
-        missing = omission(excerpt, "token", first=first_token)
-        yield Note(f"Left out: {missing}.")
+    yield from left_out(omission(excerpt, "token", first=first_token))
 
 
 # --- the picture of what the model reads ---
