@@ -206,7 +206,7 @@ class _Scale(NamedTuple):
         places = self.places(np.stack([numbers, numbers], axis=1))
         right, bottom = area * _PIXELS - 5
         yield _AXES.format(right, bottom)
-        is_within = (places > 0) & (places < area)
+        is_within = (places > 0) & (places < area - 1)
         for number, (x, y), (across, up) in zip(numbers, places * _PIXELS, is_within, strict=True):
             if across:
                 yield _TICK_ACROSS.format(x, bottom, number)
