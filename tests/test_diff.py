@@ -241,6 +241,14 @@ def test_rows_that_differ_in_the_sign_of_a_zero_are_equal_in_an_audit_too():
 
 
 @cases
+def test_very_large_and_very_small_rows_have_distances(base, tuned, cosine, distance):
+    found = compared_arrays(np.array([base]), np.array([tuned]))
+    assert found.cosine_distances == pytest.approx([cosine])
+    assert found.distances == pytest.approx([distance], abs=0)
+    assert found.equal == [not distance]
+
+
+@cases
 def test_settings_of_two_models_that_differ_are_named(changed, rules):
     settings = data(__name__)["settings"]
     for folder, more in (("base", {}), ("tuned", changed)):

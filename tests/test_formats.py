@@ -5,7 +5,7 @@ That other programs read back what the writers write is tested in test_writers.
 
 from __future__ import annotations
 
-import ast
+import re
 import shlex
 from dataclasses import fields
 from functools import lru_cache
@@ -144,14 +144,9 @@ def test_each_verb_has_a_row_for_its_content_and_for_what_its_page_leaves_out():
 
 
 def test_each_suggestion_is_of_an_option_that_a_page_names():
-    options = {
-        parameter.name for each in command_line().commands.values() for parameter in each.params
-    }
-    named = set()
-    for path in Path(package.__file__).parent.rglob("*.py"):
-        if path.parent.name != "cli":
-            nodes = ast.walk(ast.parse(path.read_text()))
-            named.update(node.value for node in nodes if isinstance(node, ast.Constant))
+    options = {each.name for one in command_line().commands.values() for each in one.params}
+    sources = Path(package.__file__).parent.glob("[pv]*/**/*.py")  # page, positions, verbs
+    named = {*re.findall(r'"(\w+)"', "".join(map(Path.read_text, sources)))}
     suggested = load_facts("suggestions.json")["options"].keys()
     assert suggested <= options & named
 

@@ -136,12 +136,6 @@ def test_neighbours_under_cosine_are_mapped_at_length_1():
     assert page.count("●") == 10
 
 
-def test_a_map_of_no_neighbours_is_a_sentence(in_process):
-    command = "neighbors cat --dim 3 --match zzzz"
-    page = in_process.ok(*command.split()).text
-    assert in_process.ok(*command.split(), "--map").text == page
-
-
 def test_a_map_is_of_chosen_finite_rows_on_a_page(in_process, tmp_path, monkeypatch, snapshot):
     monkeypatch.chdir(tmp_path)
     save_file({"wte.weight": np.float32([[1, 2], [np.nan, 0], [3, 1]])}, "m.safetensors")

@@ -195,6 +195,7 @@ def test_a_page_says_which_rows_were_searched_and_which_have_no_rank(in_process,
         "neighbors --ids 7 --from m.safetensors -k 1 --metric dot",
         "neighbors --ids 7 --from m.safetensors -k 1 --rows 9",
         "neighbors --ids 7 --from m.safetensors --rows 7",
+        "neighbors --ids 7 --from m.safetensors --rows 7 --map",
     )
 
     snapshot("neighbors/searched-rows.txt", pages)
