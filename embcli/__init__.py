@@ -66,12 +66,17 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for."""
+    """Import a public name when it is first asked for.
+
+    `from embcli import` of a module asks here first, and must not import `Model` with all verbs.
+    """
     from importlib import import_module
+    from importlib.util import find_spec
 
     if name not in __dir__():
         wrong = f"module {__name__!r} has no attribute {name!r}"
-        if hasattr(import_module(_HOMES["Model"]).Model, name):
+        is_module = find_spec(f"{__name__}.{name}") is not None
+        if not is_module and hasattr(import_module(_HOMES["Model"]).Model, name):
             wrong += f"; a model has it: embcli.seeded().{name}(...)"
         raise AttributeError(wrong)
     home = _HOMES.get(name, "embcli.errors")
