@@ -75,12 +75,12 @@ def refuse_unwritable(path: Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
-def refuse_replacing(path: Path | None, files: Iterable[str | Path]) -> None:
+def refuse_replacing(path: Path, files: Iterable[str | Path]) -> None:
     """Raise OutputError if a file is one of those that a command reads, or in one of its folders.
 
     A device or a pipe loses nothing when it is written to.
     """
-    if path is None or not path.is_file():
+    if not path.is_file():
         return
     target = path.resolve()
     for file in files:

@@ -288,7 +288,7 @@ class Notes:
     """Remarks in order, each once.
 
     A model has the notes of its opening; a call begins with these and adds its own to its result.
-    The command has a subclass whose `added`, `slow` and `finish` print remarks as they come. What
+    The command has a subclass whose `added` and `slow` print remarks as they come. What
     takes long shows its progress by `watch`.
 
     >>> notes = Notes()
@@ -297,9 +297,10 @@ class Notes:
     ['the input is empty']
     """
 
-    def __init__(self, *remarks: str, watch: Watch = unwatched) -> None:
+    watch: Watch = staticmethod(unwatched)
+
+    def __init__(self, *remarks: str) -> None:
         self.remarks = dict.fromkeys(remarks)
-        self.watch = watch
         self._changing: list[Callable[[], str]] = []
 
     def __repr__(self) -> str:
@@ -310,7 +311,8 @@ class Notes:
 
         What the call adds is not added to these.
         """
-        notes = type(self)(*self.remarks, watch=self.watch)
+        notes = type(self)(*self.remarks)
+        notes.watch = self.watch
         notes._changing = [*self._changing]
         for other in others:
             notes.remarks |= other.remarks
@@ -344,6 +346,3 @@ class Notes:
     def slow(self, what: str) -> Iterator[None]:
         """Do nothing around a step that takes longer than PATIENCE; the command shows its name."""
         yield
-
-    def finish(self) -> None:
-        """Do nothing at the end of a result."""

@@ -78,7 +78,7 @@ class Opened:
         >>> embcli.open(path)[1].tolist()
         [0.0, 1.0, 0.0]
         """
-        from embcli import encodings
+        from embcli.encodings import get
         from embcli.files.checkpoint import Checkpoint
 
         if not isinstance(path, (str, PathLike)):
@@ -91,7 +91,7 @@ class Opened:
         if encoding is None:
             known = _encoding_of(checkpoint, rows, remarks)
         else:
-            known = encodings.get(encoding, remarks)
+            known = get(encoding, remarks)
         if known is not None and not checkpoint.roles.is_custom_tensor:
             size = known.vocabulary_size
             least_size = 0 if encoding is None else rows * _LEAST_SHARE
@@ -128,13 +128,13 @@ class Opened:
         >>> embcli.seeded(vocab=6, dim=3)[2].round(4).astype(str).tolist()
         ['1.2753', '-0.201', '-0.1606']
         """
-        from embcli import encodings
+        from embcli.encodings import get
         from embcli.seeded_layers.seeded import Seeded
         from embcli.seeded_layers.source import SeededSource
         from embcli.store import Store
 
         remarks = notes or Notes()
-        known = encodings.get(encoding, remarks)
+        known = get(encoding, remarks)
         if vocab is None:
             vocab = known.vocabulary_size
         source = SeededSource(
@@ -184,18 +184,18 @@ class Opened:
 
 def _encoding_of(checkpoint: Checkpoint, rows: int, notes: Notes) -> Encoding | None:
     """Return the encoding of a checkpoint's rows, by its files or by their number."""
-    from embcli import encodings
+    from embcli.encodings import encoding_of_size, tokenizer_beside
 
     tensors = checkpoint.tensors
     stored = tensors.own_words()
     try:
-        known = encodings.tokenizer_beside(tensors.binary, stored, notes)
+        known = tokenizer_beside(tensors.binary, stored, notes)
     except InputError as error:
         notes.add(f"{error}; it is ignored")
         checkpoint.tokenizer_error = error
         known = stored
     if known is None:
-        known = encodings.encoding_of_size(rows)
+        known = encoding_of_size(rows)
         if known is not None:
             checkpoint.reasons["encoding"] = f"{known.name}, by the number of rows"
     is_other = known is not None and known.vocabulary_size != rows

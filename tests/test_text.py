@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from embcli.cli import input
+from embcli.cli.groups import Given
 from embcli.cli.input import read_ids
 from embcli.errors import InputError
 from embcli.text import Sequences, decoded, parse_ids
@@ -25,7 +25,8 @@ IDS = st.lists(st.integers(0, 10**18 - 1), max_size=20)
 
 
 def read(text=None, file=None, ids=None, lines=False) -> Sequences:
-    return input.read(text, file, ids, lines, "embcli tokenize hi")
+    given = Given({"text": text, "file": file, "ids": ids})
+    return given.read("embcli tokenize hi", lines)
 
 
 def pipe(patch: pytest.MonkeyPatch, data: bytes) -> None:

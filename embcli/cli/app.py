@@ -66,20 +66,18 @@ def command(panel: str, view: Any = ()) -> Callable[[Function], Function]:
     """
 
     def register(function: Function) -> Function:
-        paragraphs = (inspect.getdoc(function) or "").split("\n\n")
-        settings = {"rich_help_panel": panel, "help": "\n\n".join(map(_in_help, paragraphs))}
+        paragraphs = []
+        for paragraph in (inspect.getdoc(function) or "").split("\n\n"):
+            if paragraph.startswith("# "):  # The command line of an example stands out.
+                comment, line = paragraph.split("\n")
+                paragraphs.append(f"{comment}\n[not dim]{line}[/]")
+            else:  # It fills any width.
+                paragraphs.append(" ".join(paragraph.split()))
+        settings = {"rich_help_panel": panel, "help": "\n\n".join(paragraphs)}
         COMMANDS[function.__name__] = Command(function, view), settings
         return function
 
     return register
-
-
-def _in_help(paragraph: str) -> str:
-    """Return a paragraph that fills any width, or an example, whose command line stands out."""
-    if paragraph.startswith("# "):
-        comment, line = paragraph.split("\n")
-        return f"{comment}\n[not dim]{line}[/]"
-    return " ".join(paragraph.split())
 
 
 class _Helping:
@@ -131,12 +129,12 @@ def command_line(words: Sequence[str] | None = None, finish: Finish = Command.wr
     )
 
     help = _HELP
-    without_command: Function = embcli
+    without_command: Any = embcli
     if is_first:
         help = _FIRST_HELP
         without_command = first_screen
     elif called is not None:
-        without_command = _without_options
+        without_command = None
     app.callback(invoke_without_command=True, help=help)(without_command)
 
     for name, (each, settings) in COMMANDS.items():

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from embcli.atomic import refuse_replacing
 from embcli.cli import groups
@@ -31,27 +31,26 @@ NUMBERS = (groups.Precision, groups.Heat, *BARE)
 FILE = (groups.File,)
 
 
-class Command:
+class Command(NamedTuple):
     """A function that has the name of its verb, and the groups that say where its result goes.
 
     A function without a result, such as a full screen, returns the exit status itself.
     """
 
-    def __init__(self, function: Function, view: tuple[type[groups.OptionGroup], ...] = ()) -> None:
-        self.function = function
-        self.verb = function.__name__
-        self.view = view
+    function: Function
+    view: tuple[type[groups.OptionGroup], ...] = ()
 
     @property
     def flags(self) -> list[inspect.Parameter]:
         """The parameters that Typer sees: the fields of each group in its place."""
         found = []
+        verb = self.function.__name__
         for parameter in inspect.signature(self.function).parameters.values():
             if _is_group(parameter.annotation):
                 found += parameter.annotation.flags()
             else:
                 found.append(
-                    as_flag(parameter.name, parameter.annotation, parameter.default, [self.verb])
+                    as_flag(parameter.name, parameter.annotation, parameter.default, [verb])
                 )
         for group in self.view:
             found += group.flags()
@@ -94,9 +93,11 @@ class Command:
         from embcli.result import PageStyle, chosen_format, refuse_many
 
         name = None if options["output"] == "-" else options["output"]
-        path = None if name is None else Path(name)
-        refuse_replacing(path, self._read_by_name(options))
-        content = content_of(self.verb, options)
+        path = None
+        if name is not None:
+            path = Path(name)
+            refuse_replacing(path, self._read_by_name(options))
+        content = content_of(self.function.__name__, options)
         if content == "text":
             return ResultWriter(path=path)
         style = PageStyle(**_style_options(options))

@@ -86,8 +86,7 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
 class PrintedNotes(Notes):
     """Notes that are printed as they come about."""
 
-    def __init__(self, *remarks: str, watch: Watch = watched) -> None:
-        super().__init__(*remarks, watch=watch)
+    watch: Watch = staticmethod(watched)
 
     def added(self, remark: str | Sentence) -> None:
         say(_with_flags(remark))
@@ -109,7 +108,3 @@ class PrintedNotes(Notes):
             transient=True,
         ):
             yield
-
-    def finish(self) -> None:
-        for text in self.counted:
-            say(text)

@@ -63,12 +63,7 @@ class Given(OptionGroup):
     def is_empty(self) -> bool:
         return self.text is None and self.file is None and self.ids is None
 
-    def read(self, example: str, lines: bool = False) -> "Sequences":
-        """Return the texts or the IDs.
-
-        The example, which begins with the verb, says what could be given.
-        """
-        return read(self.text, self.file, self.ids, lines, example)
+    read = read
 
 
 class ModelGiven(Given):

@@ -50,13 +50,9 @@ def refuse_unknown(words: Sequence[str], commands: Collection[str]) -> None:
     elif near:
         hint = f"Did you mean embcli {known[near]}? embcli --help"
     else:
-        text = " ".join(takewhile(_is_no_option, words))
+        text = " ".join(takewhile(lambda word: word[:1] != "-", words))
         hint = f"For a text: embcli tokenize {shlex.quote(text)}; embcli --help"
     raise InputError(f"{first!r} is not a command", hint)
-
-
-def _is_no_option(word: str) -> bool:
-    return word[:1] != "-"
 
 
 def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
@@ -70,7 +66,7 @@ def refuse_slips(words: Sequence[str], parameters: Sequence[Any]) -> None:
     for flag, word in pairwise(takewhile("--".__ne__, ["", *words])):
         name = word.partition("=")[0]
         owner: Any = known.get(flag)
-        if _is_no_option(name):
+        if name[:1] != "-":
             continue
         if _takes_value(owner):
             if name in known:

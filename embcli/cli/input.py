@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embcli.atomic import opened_files
 from embcli.cli.console import is_terminal, say
@@ -31,16 +31,18 @@ if TYPE_CHECKING:
 _IDS = r"\[?[0-9]+(?:[,\s]+[0-9]+)*\]?\s*"
 
 
-def read(
-    text: str | None, file: Path | None, ids: str | None, lines: bool, example: str
-) -> Sequences:
-    """Read a text or IDs; by default from standard input, unless that is a terminal.
+def read(given: Any, example: str, lines: bool = False) -> Sequences:
+    """Read the text or the IDs that options give; by default from standard input, if it is piped.
 
-    `lines` makes each line a sequence, without its line end. The example says what could be given.
-    A text that looks like IDs or is the name of a file is read as text, with a note.
+    `lines` makes each line a sequence, without its line end. The example, which begins with the
+    verb, says what could be given. A text that looks like IDs or is the name of a file is read as
+    text, with a note.
     """
     from embcli.text import Sequences, lines_of, lines_of_ids, parse_ids
 
+    text = given.text
+    file = given.file
+    ids = given.ids
     _refuse_several({"TEXT": text, "--file": file, "--ids": ids})
     if ids == "-":
         ids = read_text(None, "--ids -", f"echo 2,3,5,1 | {_verb(example)} --ids -")

@@ -1,6 +1,7 @@
 """The writer of results: to standard output or a file, in one of the formats.
 
-`command` makes one for the options of a command. What it writes to a terminal is made safe.
+`command` makes one for the options of a command. What it writes to a terminal is made safe. A line
+below a page suggests options that show what the page leaves out, or other numbers.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -22,10 +24,12 @@ from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, FormatName
 from embcli.names import Color
 from embcli.result import PageStyle, Result
-from embcli.wording import in_bytes, printable
+from embcli.wording import in_bytes, load_facts, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from embcli.page import Hint, Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +65,8 @@ class ResultWriter:
                 write = result._writer(self.format)
                 with self._open(is_data=self.format not in VIEWS) as file:
                     write(file)
-        result.notes.finish()
+        for remark in result.notes.counted:
+            say(remark)
         if result._why_no and self.path is not None:
             say(f"status 1: {result._why_no}")
         return result.status
@@ -71,10 +76,9 @@ class ResultWriter:
         page = result._view()
         if self.path is not None or not self.options or self.style.bare:
             return page
-        from embcli.cli.suggestions import suggestions
         from embcli.page.parts import SuggestingPage
 
-        return SuggestingPage(page, partial(suggestions, result._verb, self.options))
+        return SuggestingPage(page, partial(_suggestions, result._verb, self.options))
 
     @property
     def is_colored(self) -> bool:
@@ -125,6 +129,29 @@ class ResultWriter:
                 text = text.replace("\r\n", "\n")  # lines of csv end so
                 file.write((printable(text).removesuffix("\n") + "\n").encode())
             file.flush()
-            refuse_replacing(self.path, opened_files)
+            if self.path is not None:
+                refuse_replacing(self.path, opened_files)
         if self.path and self.path.is_file() and is_terminal(sys.stderr):
             say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
+
+
+def _suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint]) -> str:
+    """Return a sentence about options that a page makes useful; empty if there are none.
+
+    It goes by the parameters that the notes of the page name, never by what is printed. `known` are
+    the options of the command; the sentences are in `data/suggestions.json`.
+
+    >>> from embcli.page import Hint, Note
+    >>> _suggestions("weights", ("columns",), [Hint(["columns"], leaves_out=True)])
+    '--columns picks columns; -f npy has all.'
+    >>> _suggestions("weights", ("sort",), [Note("Only these rows were read.", "sort")])
+    '--sort norm reads all rows.'
+    """
+    facts = load_facts("suggestions.json")
+    parameters = chain.from_iterable(note.parameters for note in notes)
+    found = [facts["options"].get(name) for name in parameters if name in known]
+    if any(note.leaves_out for note in notes):
+        found.append(facts["formats"].get(verb))
+    found.append(facts["words"].get(verb))
+    words = "; ".join(dict.fromkeys(filter(None, found)))
+    return words and f"{words}."

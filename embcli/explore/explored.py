@@ -83,7 +83,9 @@ class ExploredMatrix:
 
     def nearest(self, row: int, metric: Metric, watch: Watch) -> Ranking:
         """Return the rows nearest to a row."""
-        model = Opened(self.model.source, self.model.encoding, Notes(watch=watch))
+        notes = Notes()
+        notes.watch = watch
+        model = Opened(self.model.source, self.model.encoding, notes)
         found = neighbors(model, np.array([row]), layer=self.layer_name, metric=metric, top=TOP)
         return found.search.rankings[0]
 

@@ -8,6 +8,7 @@ it, or lighter on a dark background. Numbers without a sign use the upper half o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -92,23 +93,24 @@ def colors_of(console: Console) -> Sequence[Color]:
     """Return the colours of a scale on a console, the least number first; none without colour."""
     if console.color_system is None or console.no_color:
         return ()
-    return _SCALES[medium_of(console).background]
+    return _scale(medium_of(console).background)
 
 
-def _scale(names: str) -> list[Color]:
-    """Return 97 colours that lead through seven."""
-    seven = [Color.parse(name).get_truecolor() for name in names.split()]
+_SEVEN_COLORS: dict[Background, str] = {
+    "light": "#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00",
+    "dark": "#5cc4ff #1f96ec #245579 #303030 #7a451e #e07318 #ffab4a",
+}
+
+
+@lru_cache
+def _scale(background: Background) -> list[Color]:
+    """Return 97 colours that lead through the seven for a background."""
+    seven = [Color.parse(name).get_truecolor() for name in _SEVEN_COLORS[background].split()]
     places = np.linspace(0, 6, 97)
     parts = []
     for part in np.transpose(seven):  # red, green, blue: (7,) each
         parts.append(np.interp(places, range(7), part).round())
     return [Color.from_rgb(*color) for color in np.transpose(parts).tolist()]
-
-
-_SCALES: dict[Background, list[Color]] = {
-    "light": _scale("#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00"),
-    "dark": _scale("#5cc4ff #1f96ec #245579 #303030 #7a451e #e07318 #ffab4a"),
-}
 
 
 class ColorScale(NamedTuple):

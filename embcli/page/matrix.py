@@ -182,13 +182,13 @@ class Matrix(Strips):
         narrow_columns = 2 if has_dots else 1  # a bar, and dots
         narrow_cells = len(self.blocks) * narrow_columns * (1 + GAP)
         room = width + GAP - label_cells - narrow_cells
-        return room // (len(self.blocks) * (self._cell + GAP))
+        return room // (len(self.blocks) * (self._format.width + GAP))
 
     def _table(
         self, labels: Sequence[Label], places: np.ndarray, dots: Sequence[int] = ()
     ) -> Table:
         """Return a table of some columns, with a column of dots before each place in `dots`."""
-        widths = [self._cell] * len(places)
+        widths = [self._format.width] * len(places)
         headers = [Text(str(number)) for number in self.numbers[places].tolist()]
         for place in dots:
             widths.insert(place, 1)
@@ -225,10 +225,8 @@ class Matrix(Strips):
 
     @cached_property
     def _format(self) -> NumberFormat:
-        return NumberFormat([block.values for block in self.blocks], self.precision)
-
-    @cached_property
-    def _cell(self) -> int:
-        """The cells of a number, or of the number of a column."""
+        """The format of the numbers, which are as wide as the numbers of columns, or wider."""
+        number_format = NumberFormat([block.values for block in self.blocks], self.precision)
         largest_number = self.numbers.max(initial=0)
-        return max(self._format.width, len(str(largest_number)))
+        number_format.width = max(number_format.width, len(str(largest_number)))
+        return number_format

@@ -55,11 +55,11 @@ class Label(NamedTuple):
         return self._replace(cells=cells)
 
     def shortened(self, cells: int) -> Label:
-        """Return the label with its cells shortened to a width, if they may be."""
+        """Return the label with its cells shortened to a width for good, if they may be."""
         if not self.short:
             return self
         shortened = [Text(shorten(text.plain, cells), text.style) for text in self.texts]
-        return self._replace(cells=shortened)
+        return self._replace(cells=shortened, short=False)
 
 
 def least_width(labels: Sequence[Label], shortened: int) -> int:

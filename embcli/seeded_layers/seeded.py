@@ -8,6 +8,14 @@ from functools import cached_property
 from embcli.errors import refuse_too_large, whole_number
 from embcli.names import DEFAULT_CONTEXT_LENGTH, DEFAULT_DIM, DEFAULT_SEED, MatrixShape
 
+_SIZES = (1, 2**63 - 1)
+RANGES = {
+    "vocab": _SIZES,
+    "dim": _SIZES,
+    "context_length": _SIZES,
+    "seed": (-(2**63), 2**64 - 1),
+}
+
 
 @dataclass(frozen=True)
 class Seeded:
@@ -23,9 +31,8 @@ class Seeded:
     seed: int = DEFAULT_SEED
 
     def __post_init__(self) -> None:
-        for name in ("vocab", "dim", "context_length"):
-            object.__setattr__(self, name, check_size(name, getattr(self, name)))
-        object.__setattr__(self, "seed", check_seed(self.seed))
+        for name in RANGES:
+            object.__setattr__(self, name, in_range(name, getattr(self, name)))
         # Drawing itself needs little memory, so that a layer may take the whole machine's.
         for name, shape in self.shapes.items():
             refuse_too_large(f"a {name} layer", shape)
@@ -36,11 +43,7 @@ class Seeded:
         return {"token": (self.vocab, self.dim), "position": (self.context_length, self.dim)}
 
 
-def check_size(name: str, given: int) -> int:
-    """Return the size of a matrix; raises RangeError for one that is out of range."""
-    return whole_number(name, given, 1, 2**63 - 1)
-
-
-def check_seed(seed: int) -> int:
-    """Return a seed, which `torch.manual_seed` takes; raises RangeError for one that it refuses."""
-    return whole_number("seed", seed, -(2**63), 2**64 - 1)
+def in_range(name: str, given: int) -> int:
+    """Return a number that torch takes by this name; raises RangeError for one that it refuses."""
+    least, most = RANGES[name]
+    return whole_number(name, given, least, most)

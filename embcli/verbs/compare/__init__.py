@@ -19,7 +19,7 @@ from embcli.opened import Opened, TextOrIds
 from embcli.records import ArraySpec, Columns, Document, Names, Records, in_pieces, run_of
 from embcli.result import Result
 from embcli.seeded_layers.build import load_torch
-from embcli.seeded_layers.seeded import check_seed
+from embcli.seeded_layers.seeded import in_range
 from embcli.tokens import Tokens, check_ids
 from embcli.verbs.compare.pair import Outputs, Pair, decimals
 
@@ -123,7 +123,7 @@ def compare(
     shape = shape_of(source, "token")
     if seed is None:
         seed = DEFAULT_SEED if source.origin.seed is None else source.origin.seed
-    seed = check_seed(seed)
+    seed = in_range("seed", seed)
     has_gradient = gradient or learning_rate is not None
     # Both layers have a copy of the weight, (V, D), and a backward pass takes three more.
     copies = 5 if has_gradient else 2

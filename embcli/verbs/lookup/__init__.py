@@ -27,7 +27,7 @@ from embcli.tokens import Tokens, check_ids, check_length
 from embcli.verbs.lookup.plan import Plan, check_trace, context_rows, occurrences, plan_of
 from embcli.wording import Sentence
 
-_NOT_HIDDEN = Sentence(
+_NOT_HIDDEN = (
     "the matrix is input, not hidden, which the first block reads; {show} hidden chooses it"
 )
 
@@ -149,7 +149,7 @@ class Lookup(Result, verb="lookup"):
             matrices=matrices,
             columns=matrices["input"].columns,
             default="input",
-            default_remark=_NOT_HIDDEN if "hidden" in self.matrices else "",
+            default_remark=Sentence(_NOT_HIDDEN) if "hidden" in self.matrices else "",
             shown=self.shown if self._matrices_chosen else None,
             sequences=self.tokens.sequences,
             batch=self.tokens.shape if rows == len(self.tokens) else (),

@@ -77,7 +77,8 @@ def plan_of(source: Source, position: JoinedKind | None, matrices: Names, notes:
     """
     is_default = position in (None, DEFAULT_KIND)
     if source.origin.is_seeded:
-        return _plan_of_kind(source, position or DEFAULT_KIND)
+        kind = position or DEFAULT_KIND
+        return Plan(kind, _STEPS_OF_KIND[kind])
     if matrices == ("token",) and is_default:
         return Plan(NO_POSITIONS, ())  # Token rows are the same whatever the recipe says.
 

@@ -32,7 +32,7 @@ from embcli.positions.rotary import rotary
 from embcli.positions.sinusoidal import sinusoidal
 from embcli.records import ArraySpec, Document, Records, in_pieces
 from embcli.result import MatrixOf, Result
-from embcli.seeded_layers.seeded import check_size
+from embcli.seeded_layers.seeded import in_range
 from embcli.selection import Selection, select
 from embcli.text import parse_ids
 from embcli.wording import Sentence
@@ -190,7 +190,7 @@ def positions(
             count=len(token_ids),
             given=str(ids)[:40],
         )
-    check_size("context_length", length)
+    in_range("context_length", length)
     dim = model_positions.dim
     refuse_too_large("a table of positions", (length, dim))
     theta = DEFAULT_THETA if theta is None else theta
