@@ -108,7 +108,7 @@ class Settings(NamedTuple):
         if value is None:
             return default
         if type(value) not in (int, float) or not abs(value) <= _LARGEST_FLOAT32:
-            raise self.wrong(key, "a number that float32 holds")
+            raise self.wrong(key, "a finite float32")
         return float(value)
 
     def whole(self, key: str, default: int) -> int:
