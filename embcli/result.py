@@ -280,11 +280,6 @@ class Result:
         Raises MissingDataError for a page, and OutputError for a result that is not one table.
         """
         self._records()
-        if format not in formats_for(self.content):
-            raise OutputError(
-                "this result is not one table: matrix(name) returns one of its matrices, and "
-                "save('result.json') writes all of it"
-            )
         chosen_format(self.content, format, None)
         file = BytesIO()
         self._writer(format)(file)
