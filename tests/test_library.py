@@ -458,7 +458,7 @@ def test_a_data_frame_is_made_by_pandas(model, monkeypatch):
 
 
 def test_a_result_that_is_not_one_table_says_what_holds_it(model):
-    with pytest.raises(embcli.OutputError, match="cannot be written as parquet; .* json, "):
+    with pytest.raises(embcli.OutputError, match=r"cannot be written as parquet; .* json, "):
         model.compare([2, 3]).to_arrow()
 
 
