@@ -105,7 +105,7 @@ class Layer(ABC):
         return self.rows(np.arange(self.shape[0]))
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) float32 each; a block is valid until the next one."""
+        """Yield all rows in order, (n, D) float32 each."""
         self.load()
         size, dim = self.shape
         step = max(_BLOCK // dim, 1)

@@ -125,9 +125,10 @@ class Result:
         return replace(self)
 
     def _refuse(self, *_: Any) -> Any:
-        own = [each for each, kind in vars(type(self)).items() if isinstance(kind, MatrixOf)]
-        parts = ", result.".join([*own, "to_dicts()"])
-        raise WrongTypeError(f"a result of {self._verb} is not a list; it has result.{parts}")
+        raise WrongTypeError(
+            f"a result of {self._verb} is not a list; to_dicts() returns its rows, "
+            "help(result) lists the rest"
+        )
 
     __iter__ = __getitem__ = __len__ = _refuse
 
@@ -279,11 +280,6 @@ class Result:
         Raises MissingDataError for a page, and OutputError for a result that is not one table.
         """
         self._records()
-        if format not in formats_for(self.content):
-            raise OutputError(
-                "this result is not one table: matrix(name) returns one of its matrices, and "
-                "save('result.json') writes all of it"
-            )
         chosen_format(self.content, format, None)
         file = BytesIO()
         self._writer(format)(file)

@@ -194,16 +194,12 @@ def _in_quotes(text: str) -> str:
     return f'"{doubled}"'
 
 
+# Tabs and line ends would end a cell.
 _TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-def _in_one_cell(text: str) -> str:
-    """Return a text with the tabs and line ends escaped that would end a cell of TSV."""
-    return text.translate(_TSV_ESCAPES)
-
-
 _CSV = _Dialect(b",", b"\r\n", _in_quotes)
-_TSV = _Dialect(b"\t", b"\n", _in_one_cell)
+_TSV = _Dialect(b"\t", b"\n", lambda text: text.translate(_TSV_ESCAPES))
 
 
 def _npy(reader: _Reader, file: BinaryIO) -> None:

@@ -353,9 +353,6 @@ def test_arrays_of_other_shapes_differ_though_their_rows_are_equal(shape, other_
 
         words = f"the shapes differ: {tuple(base)} in BASE, {tuple(tuned)} in TUNED"
         assert found._why_no == words
-        run = in_process("diff", "base.npy", "tuned.npy")
-        assert run.status == 1
-        assert f"The matrices differ; {words}\n" in run.text
         document = document_of(in_process, "diff", "base.npy", "tuned.npy")
         assert document["run"]["base"]["shapes"] == {"token": base}
         assert document["run"]["tuned"]["shapes"] == {"token": tuned}

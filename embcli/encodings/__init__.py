@@ -74,12 +74,11 @@ def get(name_or_path: str | Path, notes: Notes | None = None) -> Encoding:
     models = import_tiktoken("tiktoken.model")
     with suppress(KeyError):
         return _of_tiktoken(models.encoding_name_for_model(name))
-    path = None
-    with suppress(InputError):
+    try:
         path = located(name, OF_TOKENIZER)
-    if path is not None:
-        return _of_path(path, name, remarks)
-    raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING])
+    except InputError:
+        raise _unknown_error(name, [*DEFINITIONS, *models.MODEL_TO_ENCODING]) from None
+    return _of_path(path, name, remarks)
 
 
 def _of_scheme(name: str, notes: Notes) -> Encoding:

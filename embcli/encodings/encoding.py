@@ -24,7 +24,7 @@ import numpy as np
 from embcli.binary import Binary, JsonObject, file_error, read_object
 from embcli.encodings.merging import Derivation, Ids
 from embcli.errors import InputError, missing_extra
-from embcli.wording import counted, in_data
+from embcli.wording import counted, first_of, in_data
 
 MAX_FILE_SIZE = 1 << 27  # bytes of a file that lists tokens
 MAX_TOKENS = 1 << 22  # No vocabulary has more.
@@ -87,10 +87,7 @@ class Encoding(ABC):
         """
 
     def decode(self, ids: np.ndarray) -> bytes:
-        joined = bytearray()  # bytes.join takes 80 bytes for each token.
-        for token_id in ids.data:
-            joined += self.token_bytes(token_id) or b""
-        return bytes(joined)
+        return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.data)
 
     def restored(self, ids: np.ndarray) -> str:
         """Return the text that a model writes by IDs, (T,), which leaves out special tokens."""
@@ -274,18 +271,13 @@ class OwnWords(Encoding):
 
         It shows the first ones, and which of them have a row in lower case.
         """
-        different = list(dict.fromkeys(unknown))
-        shown = different[:8]
-        more = len(different) - len(shown)
-        others = f" and {more:,} more" if more else ""
-        in_lower_case = dict.fromkeys(word.lower() for word in shown)
+        in_lower_case = dict.fromkeys(map(str.lower, unknown))
         known = [word for word in in_lower_case if word.encode() in self._ids]
         hint = self.cure
         if known and not hint:
-            hint = f"in lower case it has {', '.join(map(repr, known))}"
-        path = str(self._path)
-        words = ", ".join(map(repr, shown))
-        return InputError(f"{path!r} has no row for {words}{others}", hint)
+            hint = f"in lower case it has {first_of(map(repr, known), 8)}"
+        words = first_of(map(repr, dict.fromkeys(unknown)), 8)
+        return InputError(f"{str(self._path)!r} has no row for {words}", hint)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         return self._words[token_id] if 0 <= token_id < len(self._words) else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -47,16 +46,6 @@ class Derivation:
     symbols: tuple[bytes, ...]
     steps: tuple[DerivationStep, ...]
     ids: tuple[int, ...]
-
-    @cached_property
-    def rows(self) -> list[tuple[int, DerivationStep]]:
-        """The steps, numbered from 1. The tokens that no merge made come last, as step 0."""
-        made = {step.token_id for step in self.steps}
-        rows = [*enumerate(self.steps, 1)]
-        for token_id in self.ids:
-            if token_id not in made:
-                rows.append((0, DerivationStep(b"", token_id)))
-        return rows
 
 
 def derive(

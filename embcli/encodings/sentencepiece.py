@@ -109,13 +109,10 @@ class SentencePieceEncoding(VocabularyEncoding):
         return word if piece.type in (CONTROL, UNKNOWN) else piece_to_bytes(word)
 
     def ids_between(self, text: str) -> np.ndarray:
-        return np.array(self._encoded(text, "numpy"), np.uint32)
-
-    def _encoded(self, text: str, return_type: str) -> Any:
-        return self._processor.encode(text, return_type=return_type)
+        return np.array(self._processor.encode(text, return_type="numpy"), np.uint32)
 
     def spans_between(self, text: str) -> np.ndarray:
-        encoded = self._encoded(text, "offset_mapping")
+        encoded = self._processor.encode(text, return_type="offset_mapping")
         spans = encoded["offsets"]
         last = len(spans) - 1
         for place in range(last, -1, -1):

@@ -9,7 +9,7 @@ tensors are read as if they were in one file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -124,15 +124,14 @@ def _read_index(binary: Binary) -> Tensors:
             "it is JSON, but not an index: it has no weight_map from tensors to files"
         )
 
-    names: list[str] = []
-    for name in dict.fromkeys(file_names.values()):
+    names = dict.fromkeys(file_names.values())
+    for name in names:
         pure_path = PurePath(name)
         if pure_path.is_absolute() or ".." in pure_path.parts:
             raise binary.file_error(f"it names a file outside its folder, {name!r}")
         if not binary.folder.has(name):
             raise binary.file_error(f"its file {name!r} is missing")
         opened_files.add(binary.folder.path.absolute() / name)  # It is a part of the model.
-        names.append(name)
 
     is_safetensors = all(name.endswith(".safetensors") for name in file_names.values())
     format_name = "safetensors" if is_safetensors else "PyTorch"
@@ -146,7 +145,7 @@ class _Shards(Tensors):
     """
 
     def __init__(
-        self, binary: Binary, format: str, file_names: dict[str, str], files: list[str]
+        self, binary: Binary, format: str, file_names: dict[str, str], files: Iterable[str]
     ) -> None:
         locations = map(binary.folder.location, files)
         super().__init__(binary, format, {}, files=locations, is_array=False)

@@ -89,7 +89,7 @@ KEYS_OF_GGUF: dict[str, str] = _STORED["gguf_keys"]
 # The keys of config.json whose numbers are others in GGUF, by `model_type`.
 CHANGED_FOR_GGUF: dict[str, list[str]] = _STORED["changed_for_gguf"]
 
-LARGEST_NUMBER = 1e300  # the largest number allowed in config.json
+_LARGEST_FLOAT32 = 3e38  # the largest number allowed in config.json
 _LARGEST_WHOLE = 1 << 53
 
 
@@ -103,13 +103,12 @@ class Settings(NamedTuple):
     file_error: Callable[[str], InputError]
     where: str = "config.json"
 
-    def number(self, key: str, default: float, least: float = -LARGEST_NUMBER) -> float:
+    def number(self, key: str, default: float) -> float:
         value = self.values.get(key)
         if value is None:
             return default
-        if type(value) not in (int, float) or not least <= value <= LARGEST_NUMBER:
-            bound = f" of at least {least:g}" if least > -LARGEST_NUMBER else ""
-            raise self.wrong(key, f"a finite number{bound}")
+        if type(value) not in (int, float) or not abs(value) <= _LARGEST_FLOAT32:
+            raise self.wrong(key, "a finite float32")
         return float(value)
 
     def whole(self, key: str, default: int) -> int:
@@ -134,8 +133,7 @@ class Settings(NamedTuple):
     def wrong(self, key: str, expected: str) -> InputError:
         """Return the error for a value that is not what it must be."""
         value = quoted(str(self.values[key]), 40)
-        name = key if self.where == "config.json" else KEYS_OF_GGUF.get(key, key)
-        return self.file_error(f"{self.where} has {value} as {name}, which must be {expected}")
+        return self.file_error(f"{self.where} has {value} as {key}, which must be {expected}")
 
 
 def settings_of_gguf(metadata: JsonObject) -> JsonObject:

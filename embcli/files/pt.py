@@ -16,9 +16,9 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 from embcli.binary import Binary
-from embcli.errors import InputError, Notes, refuse_too_large
+from embcli.errors import Notes, refuse_too_large
 from embcli.files import npy
-from embcli.files.npy import DAMAGES, member_start, opened_archive
+from embcli.files.npy import member_start, opened_archive
 from embcli.files.tensors import Tensor, Tensors
 from embcli.names import Shape
 from embcli.wording import load_facts
@@ -79,9 +79,7 @@ def read(binary: Binary, notes: Notes) -> Tensors:
         weights = _named_weights(_unpickled(zip_file.read(pickles[0])), binary.path.stem)
     except Malformed as error:
         raise binary.file_error(str(error)) from None
-    except InputError:
-        raise
-    except DAMAGES as error:
+    except Exception as error:  # zipfile raises many kinds for a damaged archive
         raise binary.file_error(f"it is a damaged archive ({error})") from None
     tensors = {name: archive.tensor(name, weight) for name, weight in weights.items()}
     return Tensors(binary, "PyTorch", tensors, is_array=False)
@@ -107,18 +105,18 @@ class _Archive(NamedTuple):
     folder: str
 
     def check(self) -> None:
-        """Raise InputError for what torch.save does not write, big-endian and giant files."""
+        """Raise Malformed for what torch.save does not write, big-endian and giant files."""
         members = self.zip_file.infolist()
         is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
         is_encrypted = any(member.flag_bits & 1 for member in members)
         if not is_stored or is_encrypted or len(self.members) < len(members):
-            raise self.binary.file_error("it is an archive that torch.save does not write")
+            raise Malformed("it is an archive that torch.save does not write")
 
         # Each byte can be an opcode of half a microsecond; ten thousand tensors need fewer bytes.
         longest_pickle = 1 << 22
         size = self.members[f"{self.folder}/data.pkl"].file_size
         if size > longest_pickle:
-            raise self.binary.file_error(
+            raise Malformed(
                 f"its pickle has {size:,} bytes, and embcli reads up to {longest_pickle:,}"
             )
         member = self.members.get(f"{self.folder}/byteorder")

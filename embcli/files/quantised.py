@@ -112,10 +112,7 @@ class UnpackedTensors(Tensors):
     def _sibling(self, name: str, last_part: str) -> Tensor | None:
         """Return the tensor of the same module with this last part of its name."""
         module = name.removesuffix("weight")
-        sibling = f"{module}{last_part}"
-        if module == name or sibling not in self.tensors:
-            return None
-        return self.tensors[sibling]
+        return None if module == name else self.tensors.get(f"{module}{last_part}")
 
     def _integers(self, tensor: Tensor) -> Tensor:
         """Return a tensor without scales, whose numbers are refused if they can have had some."""

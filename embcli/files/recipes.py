@@ -15,7 +15,6 @@ from embcli.binary import JsonObject, objects_in, quoted
 from embcli.errors import InputError
 from embcli.files.families import (
     BLOCKS,
-    LARGEST_NUMBER,
     Family,
     Settings,
     family_of,
@@ -143,9 +142,6 @@ class _Completion:
             factor = math.sqrt(self.width)
         elif step.key:
             factor = self.settings.number(step.key, step.factor)
-        largest_float32 = 3e38
-        if abs(factor) > largest_float32:
-            raise self.settings.wrong(step.key, "a number that float32 holds")
         return None if factor == 1 else step._replace(factor=factor)
 
     def position(self, step: AddPosition) -> AddPosition:
@@ -169,7 +165,7 @@ class _Completion:
     def norm(self, step: Norm) -> Norm:
         epsilon = step.epsilon
         if step.key:
-            epsilon = self.settings.number(step.key, step.epsilon, least=0)
+            epsilon = self.settings.number(step.key, step.epsilon)
         weight = self.find("weight", *step.names)
         if not weight:
             raise self.missing_error(step.names[0])
@@ -248,7 +244,7 @@ def _rotary_in_words(values: JsonObject) -> Iterator[str]:
     for setting in [values, *settings, *of_layer_kinds]:
         for key in _THETAS:
             theta: Any = setting.get(key)
-            if type(theta) in (int, float) and 1 <= theta < LARGEST_NUMBER:
+            if type(theta) in (int, float) and 1 <= theta < 1e300:
                 thetas[f"{theta:,.12g}"] = None
         scaling = str(setting.get("rope_type") or setting.get("type") or "none")
         if scaling not in ("default", "none") and re.fullmatch(r"[\w.-]{1,40}", scaling, re.ASCII):

@@ -30,7 +30,6 @@ from embcli.recipe import AddPosition, AddType, Project
 from embcli.wording import Sentence, first_of
 
 COMPARED = 1 << 26  # the most bytes of two matrices that are compared
-_MOST_EQUAL = 32  # tensors that are compared; more are of no one matrix
 _COMPARED_REMOTE = 8  # the most rows over the network, where each is a request
 
 
@@ -266,7 +265,7 @@ class Roles:
         by_name = sorted(candidates, key=lambda tensor: (tensor.name.count("."), tensor.name))
         first = by_name[0]
         rows = first.shape[0]
-        compared = rows if len(by_name) <= _MOST_EQUAL else 0
+        compared = rows
         for other in by_name[1:]:
             if other.stored_at == first.stored_at:
                 continue
@@ -325,10 +324,7 @@ def _undecided_error(
     if not listed:
         return tensors.file_error("it has no two-dimensional tensor, so no weight matrix")
 
-    most_listed = 8
-    hint = "; ".join(str(tensor) for tensor in listed[:most_listed])
-    if len(listed) > most_listed:
-        hint += f"; and {len(listed) - most_listed:,} more"
+    hint = first_of(map(str, listed), 8, "; ")
     if not can_choose:
         return tensors.file_error(reason, hint)
     return tensors.file_error(Sentence("{reason}; choose one with {tensor}", reason=reason), hint)

@@ -18,7 +18,6 @@ from embcli.errors import InputError
 
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
-    from embcli.records import Document
 
 _ID_KEY = re.compile(r"(?:tokenizer\.ggml\.)?(\w+)_token_(?:ids?|index)")
 _GGUF_ROLES = {"padding": "pad", "unknown": "unk", "seperator": "sep"}
@@ -31,9 +30,6 @@ class SpecialId(NamedTuple):
     role: str  # "bos"
     file: str  # "config.json"; what describes the tokenizer
     ids: tuple[int, ...]  # none if a file that decides names no such token
-
-    def document(self) -> Document:
-        return self._asdict() | {"ids": list(self.ids)}
 
     def __str__(self) -> str:
         ids = ", ".join(map(str, self.ids)) or "(none)"

@@ -243,10 +243,8 @@ def _revision_folder(folder: Path, name: str, revision: str) -> Path:
         if len(matches) == 1:
             return folder / "snapshots" / matches[0]
 
-    known_revisions = "no revision"
-    if commits:
-        known_revisions = ", ".join(f"@{known[:12]}" for known in commits[:4])
+    known_revisions = first_of((f"@{known[:12]}" for known in commits), 4)
     raise InputError(
         f"the Hugging Face cache has {name!r}, but not its revision {revision!r}; "
-        f"it has {known_revisions}"
+        f"it has {known_revisions or 'no revision'}"
     )

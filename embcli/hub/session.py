@@ -87,7 +87,7 @@ class Session:
         self.spend("bytes of settings", len(answer))
         try:
             return _description(answer)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except Exception:  # values of any type can be in place of any
             raise file_error(
                 self.model,
                 f"{hub()} does not answer as a hub does",

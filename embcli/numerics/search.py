@@ -98,10 +98,9 @@ def _ranked(
         if metric == "cosine":
             zero.append(ids[squared_lengths == 0])
             has_score &= squared_lengths > 0
-        if not has_score.all():
-            ids = ids[has_score]
-            rows = rows[has_score]
-            squared_lengths = squared_lengths[has_score]
+        ids = ids[has_score]
+        rows = rows[has_score]
+        squared_lengths = squared_lengths[has_score]
 
         for number, query in enumerate(queries):
             is_allowed = ~np.isin(ids, excluded[number])

@@ -86,19 +86,14 @@ class DrawnLayer(Layer):
         return rows
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """Yield all rows in order, (n, D) float32 each.
-
-        They are drawn into one buffer, so that a block is valid until the next one.
-        """
+        """Yield all rows in order, (n, D) float32 each."""
         size, dim = self.shape
         # A multiple of 16 rows ends with a block of torch's, so that no block is drawn twice.
         step = max(_BUFFER // dim // BLOCK, 1) * BLOCK
         stream = RandomStream(self._seeded, self.name)
-        buffer = np.empty(step * dim + 2 * BLOCK, np.float32)
         for start in range(0, size, step):
             stop = min(start + step, size)
-            elements = stream.elements(start * dim, stop * dim, buffer)
-            yield elements.reshape(-1, dim)
+            yield stream.elements(start * dim, stop * dim).reshape(-1, dim)
 
 
 def _parts(ids: np.ndarray, gap: int, limit: int) -> Iterator[slice]:
@@ -133,16 +128,13 @@ class RandomStream:
         self._position = _UNKNOWN
         self._skipped = torch.empty(_BUFFER, dtype=torch.uint8)
 
-    def elements(self, start: int, stop: int, buffer: np.ndarray | None = None) -> np.ndarray:
-        """Return elements, (stop - start,) float32.
-
-        `buffer` has room for 32 more of them, and is overwritten by the next call.
-        """
+    def elements(self, start: int, stop: int) -> np.ndarray:
+        """Return elements, (stop - start,) float32."""
         if self._size < BLOCK:
             return self._small()[start:stop]
         low = start // BLOCK * BLOCK
         high = min(-(-stop // BLOCK) * BLOCK, self._whole)
-        drawn = np.empty(stop + BLOCK - low, np.float32) if buffer is None else buffer
+        drawn = np.empty(stop + BLOCK - low, np.float32)
         self._fill(low, drawn[: max(high - low, 0)])
 
         # If the size is not a multiple of 16, torch overwrites the last 16 elements.

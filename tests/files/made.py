@@ -157,7 +157,7 @@ def assert_rows(layer: Layer, wanted: np.ndarray) -> None:
     drawn = np.random.default_rng(0).integers(0, count, 2 * count)
     for ids in (in_order, in_order[::-1], in_order[:0], some, drawn):
         assert_equal(layer.rows(ids), wanted[ids])
-    blocks = [block.copy() for block in layer.blocks()]
+    blocks = [*layer.blocks()]
     assert_equal(np.concatenate(blocks), wanted)
 
 

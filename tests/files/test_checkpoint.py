@@ -109,7 +109,7 @@ def test_without_a_known_name_the_candidates_are_listed():
         opened(tensors)
     first, *others = str(caught.value.hint).split("; ")
     assert first == r"'\x1b[2J' (40, 7) float32"
-    assert others[-1] == "and 4 more"
+    assert others[-1] == "..."
 
 
 @cases
@@ -154,9 +154,6 @@ def test_several_that_are_equal_are_one():
     assert "one of 2 equal tensors" in source.reasons["token"]
     source = opened({**equal, "shared.weight": matrix()})
     assert tensor_name(source, "token") == "shared.weight"
-    many = {f"h.{number}.wte.weight": matrix() for number in range(33)}
-    with pytest.raises(InputError, match="several tensors could be the token matrix"):
-        opened(many).shape("token")
 
 
 def test_several_position_matrices_are_an_error_only_where_one_is_asked_for():

@@ -7,7 +7,6 @@ described in ggml's docs/gguf.md.
 from __future__ import annotations
 
 import io
-import struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +44,7 @@ def read_header(binary: Binary) -> GgufHeader:
     reader = _Reader(binary)
     try:
         return reader.header()
-    except (EOFError, struct.error):
+    except EOFError:
         raise binary.file_error(
             f"it is cut off: its header goes on after byte {reader.end:,}"
         ) from None
@@ -72,13 +71,14 @@ _TYPES = (
 class _Reader:
     """The parts of a header, read in order: each method reads the next one.
 
-    Methods raise EOFError or struct.error where the file ends.
+    Methods raise EOFError where the file ends.
     """
 
     def __init__(self, binary: Binary) -> None:
         self.binary = binary
         self.file = io.BufferedReader(BinaryStream(binary), 1 << 20)
         self.end = min(binary.size, _LONGEST)
+        self.place = 0
 
     def header(self) -> GgufHeader:
         magic = self.take(4)
@@ -111,7 +111,7 @@ class _Reader:
             else:
                 metadata[key] = self.number(dtype)
         tensors = [self.tensor() for _ in range(tensor_count)]
-        return GgufHeader(metadata, arrays, types, tensors, self.file.tell())
+        return GgufHeader(metadata, arrays, types, tensors, self.place)
 
     def tensor(self) -> GgufTensor:
         name = self.text()
@@ -130,20 +130,9 @@ class _Reader:
         if dtype == "array":
             raise self.binary.file_error(f"{key!r} of its metadata is an array of arrays")
         count = self.number("uint64")
-        return self.strings(count) if dtype == "string" else self.numbers(dtype, count)
-
-    def strings(self, count: int) -> list[bytes]:
-        """Return strings; a vocabulary has 100,000 or more, so they are read in few steps."""
-        length_format = struct.Struct("<Q")
-        strings = []
-        place = self.file.tell()
-        for _ in range(count):
-            (length,) = length_format.unpack(self.file.read(8))
-            place += 8 + length
-            if place > self.end:
-                raise EOFError
-            strings.append(self.file.read(length))
-        return strings
+        if dtype == "string":
+            return [self.string() for _ in range(count)]
+        return self.numbers(dtype, count)
 
     def type_of(self, key: str) -> str:
         """Return the type of a key's value."""
@@ -153,7 +142,15 @@ class _Reader:
         return _TYPES[number]
 
     def text(self) -> str:
-        return self.take(self.number("uint64")).decode("utf-8", "backslashreplace")
+        return self.string().decode("utf-8", "backslashreplace")
+
+    def string(self) -> bytes:
+        """Return a string; a vocabulary has 100,000 or more, so it is read in few steps."""
+        length = int.from_bytes(self.file.read(8), "little")
+        self.place += 8 + length
+        if self.place > self.end:
+            raise EOFError
+        return self.file.read(length)
 
     def number(self, dtype: str) -> Any:
         return self.numbers(dtype, 1).item()
@@ -164,6 +161,7 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         """Return the next bytes; raises EOFError if there are not as many."""
-        if self.file.tell() + count > self.end:
+        self.place += count
+        if self.place > self.end:
             raise EOFError
         return self.file.read(count)

@@ -276,8 +276,6 @@ def _with_heads(result: Diff, model: Opened, other: Opened) -> Diff:
     if any(head.relation == "none" for head in heads):
         notes.add("the output heads are not compared: only one of the models has one")
         return result
-    if len({(head.tensor or result.base).shape[1] for head in heads}) > 1:
-        return result
     head = _diff_of_layer(model, other, "head", result.atol, notes)
     return replace(result, head=head, untrained=result.untrained + head.untrained)
 

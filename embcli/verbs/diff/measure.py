@@ -127,8 +127,7 @@ def compare_rows(
             only_rounded = np.array_equal(base_rounded, tuned_rounded, equal_nan=True)
         is_changed = ~are_equal.all(axis=1)
         differences = np.where(are_equal, 0.0, np.abs(tuned_rows - base_rows))
-        if atol:
-            are_equal |= differences <= atol
+        are_equal |= differences <= atol
         if rounding is not None:
             rows = base_rows if rounding is base else tuned_rows
             are_equal |= differences <= block_steps(rounding.dtype, rows)

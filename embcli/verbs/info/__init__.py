@@ -127,7 +127,7 @@ class ModelInfo(Result, verb="info"):
             "positions": checkpoint.positions,
             "first_position": checkpoint.roles.first_position,
             "guesses": checkpoint.reasons,
-            "special_ids": [special.document() for special in self.special_ids],
+            "special_ids": [special._asdict() for special in self.special_ids],
             "parameters": parameters_of(tensors),
             "metadata": facts_of(tensors),
         }

@@ -59,10 +59,14 @@ class Merges(Result, verb="merges"):
 
     @cached_property
     def rows(self) -> list[StepRow]:
-        """The steps of all pieces, in order."""
+        """The steps of all pieces, in order; after those of a piece, its tokens that none made."""
         rows = []
-        for piece_number, piece in enumerate(self.pieces):
-            rows += [StepRow(piece_number, number, step) for number, step in piece.rows]
+        for place, piece in enumerate(self.pieces):
+            rows += [StepRow(place, number, step) for number, step in enumerate(piece.steps, 1)]
+            made = {step.token_id for step in piece.steps}
+            for token_id in piece.ids:
+                if token_id not in made:
+                    rows.append(StepRow(place, 0, DerivationStep(b"", token_id)))
         return rows
 
     @cached_property

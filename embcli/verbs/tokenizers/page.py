@@ -7,6 +7,7 @@ below those of the one before, and each line of the text its number of tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -68,9 +69,8 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         sections.append(len(lines))
         share = max((most - len(lines)) // len(result.encodings), 1)
         for number, name in enumerate(shown_names):
-            found = list(
-                _running_lines(result, number, sequence, available, share, medium, background)
-            )
+            running = _running_lines(result, number, sequence, available, medium, background)
+            found = list(islice(running, share + 1))
             is_whole &= len(found) <= share
             first, *others = found[:share]
             lines += [first._replace(encoding=name), *others]
@@ -99,11 +99,10 @@ def _running_lines(
     number: int,
     sequence: int,
     available: int,
-    most: int,
     medium: Medium,
     background: Background | None,
 ) -> Iterator[RunningLine]:
-    """Yield the lines of a text in an encoding, of this width, and one more than fits.
+    """Yield the lines of a text in an encoding, of this width.
 
     A token with a line end in it ends a line.
     """
@@ -116,11 +115,10 @@ def _running_lines(
         lines_of_text.pop()
 
     place = 0
-    for ids_of_line in lines_of_text[: most + 1]:
+    for ids_of_line in lines_of_text:
         count = f"{len(ids_of_line):,}"
         line = Text()
-        # Each token takes a cell or more, so that others have no room.
-        for token in tokens.bytes_of(ids_of_line[: available * (most + 1)]):
+        for token in tokens.bytes_of(ids_of_line):
             word = shorten(shown(token, medium.shows_svg), max(available - 1, 1))
             cell = Text(f"{word}{_CUT}")
             if background:  # A space can be seen by its colour.
