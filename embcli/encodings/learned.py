@@ -39,6 +39,8 @@ def made_from_text(name: str, notes: Notes) -> Encoding:
     Raises InputError for a text that cannot be read or is empty.
     """
     kind, _, place = name.partition(":")
+    if "," in place:
+        raise InputError(f"{place!r} has a comma, which separates encodings; rename the file")
     match cast("MadeFromText", kind):
         case "words" | "words1":
             return WordsEncoding(name, _read(place), has_unknown=kind == "words")
