@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from embcli.errors import InputError
 from embcli.names import Strings
 from embcli.result import Result
-from embcli.wording import DATA, load_facts
+from embcli.wording import DATA
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -335,20 +335,9 @@ def entries() -> tuple[Entry, ...]:
     """Return all entries, in the order of the book's chapter."""
     found = []
     for file in sorted(FOLDER.glob("*.md")):
-        all_text = file.read_text("utf-8").replace("{families}", _families())
-        part, *texts = re.split(r"^# ", all_text, flags=re.MULTILINE)
+        part, *texts = re.split(r"^# ", file.read_text("utf-8"), flags=re.MULTILINE)
         found += [_parse_entry(part.strip(), text) for text in texts]
     return tuple(found)
-
-
-@cache
-def _families() -> str:
-    """Return the families that embcli knows as items: their names, and what the first block reads."""
-    items = []
-    for meaning, families in load_facts("families.json")["families"].items():
-        names = " ".join([family["model_types"] for family in families]).split()
-        items.append(f"- {', '.join(dict.fromkeys(names))}: {meaning}")
-    return "\n".join(items)
 
 
 @cache
