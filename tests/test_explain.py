@@ -19,6 +19,7 @@ from embcli import files, formats, names
 from embcli.cli.app import COMMANDS, command_line
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
+from embcli.files.families import FAMILIES
 from embcli.names import FAULTS
 from embcli.positions import KINDS
 from embcli.verbs import explain as glossary
@@ -222,6 +223,12 @@ def test_each_command_format_finding_and_dtype_is_explained():
     assert [each.name for each in files._FORMATS if each.name not in text] == []
     dtypes = load_facts("safetensors.json")["names"]
     assert {name for name in dtypes if "F" in name} <= {*re.findall(r"\w+", text)}
+
+
+def test_each_family_of_models_is_explained():
+    known = {name for family in FAMILIES for name in family.model_types.split()}
+    named = ", ".join([block.name for block in entry_of("families").blocks if block.name])
+    assert known == {*named.split(", ")}
 
 
 def test_the_status_of_a_no_is_explained_with_each_verb_that_can_answer_no():
