@@ -35,41 +35,43 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     """
     names = sorted({*origin.unopened, *files.input_tensors})
     largest = {}
-    constant = set()  # vectors
     with_blocks = []
     if files.checkpoint and not origin.is_remote:
         for name, values in _arrays(files.checkpoint.tensors, names, files.input_tensors):
             largest[name] = max(abs(float(values.min())), abs(float(values.max())))
-            if values.ndim == 1 < len(values) and (values == values[0]).all():
-                constant.add(name)
             if not _MAY_BE_ZERO.search(name) and _has_block_of_zeros(values):
                 with_blocks.append(name)
 
     # A mask can have infinite values.
     unmasked = [name for name in largest if "mask" not in name]
     non_finite = [name for name in unmasked if not largest[name] < files.overflow_at]
-    fault = "with NaN, infinite or overflowing values"
-    yield from _said("alarm", "non-finite", non_finite, "other tensor", fault)
+    yield from _said("alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values")
     unscaled = _without_scale(files, largest)
-    fault = "without a scale: it is missing, zero or 1, or config.json has no quantization_config"
-    yield from _said("alarm", "load", unscaled, "quantised weight", fault)
+    yield from _said(
+        "alarm",
+        "load",
+        unscaled,
+        "without a scale: it is missing, zero or 1, or config.json has no quantization_config",
+        noun="quantised weight",
+    )
     zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
-    yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
-    fault = "with a block of rows or columns of zeros"
-    yield from _said("finding", "zero", with_blocks, "other tensor", fault)
+    yield from _said("finding", "zero", zero, "with only zeros")
+    yield from _said("finding", "zero", with_blocks, "with a block of rows or columns of zeros")
     if files.checkpoint:
-        layers: dict[str, list[str]] = defaultdict(list)
+        layers: _Layers = defaultdict(list)
         for name in largest:
             number = NUMBER.search(name)
             if number:
                 layers[name[: number.end()]].append(name)
         yield from _copied_layers(files.checkpoint.tensors, layers, largest)
-        yield from _drawn_layers(files.checkpoint.tensors, layers, constant)
+        yield from _drawn_layers(files.checkpoint.tensors, layers)
     if len(largest) < len(names):
         yield not_checked(counted(len(names) - len(largest), "other tensor"))
 
 
-def _said(level: Level, kind: Fault, names: list[str], noun: str, problem: str) -> Found:
+def _said(
+    level: Level, kind: Fault, names: list[str], problem: str, noun: str = "other tensor"
+) -> Found:
     """Return a finding about the tensors of these names, or nothing if there are none."""
     return of_names(level, kind, names, f"{counted(len(names), noun)} {problem}:")
 
@@ -148,36 +150,36 @@ def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[s
     return zero
 
 
-def _drawn_layers(tensors: Tensors, layers: dict[str, list[str]], constant: set[str]) -> Found:
+_Layers = dict[str, list[str]]  # the names of their tensors
+
+
+def _drawn_layers(tensors: Tensors, layers: _Layers) -> Found:
     """Yield the layers that are as they were initialised, if others are not.
 
-    Norms and biases are `constant` then, and matrices look drawn.
+    Norms and biases are constant then, and matrices look drawn.
     """
     drawn = []
     is_trained = False
     for layer, names in layers.items():
-        vectors = {name for name in names if len(tensors[name].shape) == 1}
-        if not vectors <= constant:
+        vectors = [tensors.array(name) for name in names if len(tensors[name].shape) == 1]
+        matrices = [name for name in names if tensors[name].is_matrix]
+        if any(len(np.unique(vector)) > 1 for vector in vectors):
             is_trained = True
-        elif vectors and all(_looks_drawn(tensors, name) for name in names):
+        elif vectors and matrices and all(_looks_drawn(tensors.array(name)) for name in matrices):
             drawn.append(layer)
     if is_trained:
         text = f"{counted(len(drawn), 'layer')} as initialised, with constant norms and biases:"
         yield from of_names("finding", "initial", drawn, text)
 
 
-def _looks_drawn(tensors: Tensors, name: str) -> bool:
-    """Return whether a tensor is no matrix, or one of independent numbers around 0."""
-    if not tensors[name].is_matrix:
-        return True
+def _looks_drawn(matrix: np.ndarray) -> bool:
+    """Return whether the values of a matrix are independent numbers around 0."""
     moments = Moments()
-    moments.add(tensors.array(name).astype(np.float64))
+    moments.add(matrix.astype(np.float64))
     return moments.distribution is not None
 
 
-def _copied_layers(
-    tensors: Tensors, layers: dict[str, list[str]], largest: dict[str, float]
-) -> Found:
+def _copied_layers(tensors: Tensors, layers: _Layers, largest: dict[str, float]) -> Found:
     """Yield the layers that have the tensors of an earlier one.
 
     Only layers are compared whose tensors have the same largest values.
