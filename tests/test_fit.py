@@ -142,6 +142,21 @@ def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
     assert [*audited().kinds("finding")] == verdict
 
 
+@pytest.mark.parametrize(
+    ("trained", "power", "verdict"), [(0.1, 1, ["initial"]), (0.0, 1, []), (0.1, 3, [])]
+)
+def test_a_layer_as_it_is_drawn_is_a_finding_beside_a_trained_one(trained, power, verdict):
+    tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
+    for layer in range(2):
+        weight = torch.nn.init.normal_(torch.empty(64, 64), std=0.02)
+        tensors[f"layers.{layer}.up.weight"] = weight.numpy() ** power
+        tensors[f"layers.{layer}.up.bias"] = np.zeros(64, np.float32)
+        tensors[f"layers.{layer}.norm.weight"] = torch.nn.LayerNorm(64).weight.detach().numpy()
+    tensors["layers.0.norm.weight"][5] += trained
+    save_file(tensors, "m/model.safetensors")
+    assert [*audited().kinds("finding")] == verdict
+
+
 @pytest.mark.parametrize(("rows", "level"), [(np.ones(16, int), "alarm"), (range(16), "finding")])
 def test_equal_rows_of_positions_are_found(rows, level):
     positions = vectors(3, 15)[np.array(rows) % 15]
@@ -616,6 +631,7 @@ def test_roles_and_dtypes_that_may_be_wrong_are_remarks(settings, names, texts):
 @cases
 def test_files_beside_weights_that_do_not_fit(files, texts):
     for name, content in files.items():
+        Path("m", name).parent.mkdir(exist_ok=True)
         Path("m", name).write_text(content if isinstance(content, str) else json.dumps(content))
     assert [each.text for each in audited().findings if each.kind not in IGNORED] == texts
 
@@ -624,7 +640,9 @@ def test_files_beside_weights_that_do_not_fit(files, texts):
 def test_a_remark_gives_status_1_if_its_kind_is_named(fail_on, status, in_process):
     write_tensors(vectors(1, ROWS + 8), vectors(2))
     tokens = {"bos_token": "<pad>", "eos_token": "</s>"}
-    write_json("tokenizer_config.json", **PLAIN, **tokens, chat_template="<|im_end|></s>")
+    write_json(
+        "tokenizer_config.json", **PLAIN, **tokens, chat_template="<|im_end|>{{ messages }}</s>"
+    )
     ran = in_process("audit", "m", "--fail-on", fail_on)
     assert ran.status == status
     verdict = " ".join(ran.text.split())

@@ -77,7 +77,4 @@ def _installed() -> list[str]:
     if origin is None:
         return []
     site = Path(origin).parents[1]
-    names = []
-    for package in _PACKAGES:
-        names += [path.name for path in site.glob(f"{package}-*.dist-info")]
-    return names
+    return [path.name for path in site.glob("*.dist-info") if path.name.startswith(_PACKAGES)]

@@ -19,7 +19,7 @@ from embcli.errors import InputError
 if TYPE_CHECKING:
     from embcli.files.checkpoint import Checkpoint
 
-_ID_KEY = re.compile(r"(?:tokenizer\.ggml\.)?(\w+)_token_(?:ids?|index)")
+_ID_KEY = re.compile(r"(?:tokenizer\.ggml\.)?(\w+?)(?:_token_(?:ids?|index)|(?<=suppress)_tokens)")
 _GGUF_ROLES = {"padding": "pad", "unknown": "unk", "seperator": "sep"}
 _NOT_SET = -1  # how some configurations write that there is no such token
 

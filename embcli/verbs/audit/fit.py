@@ -20,7 +20,7 @@ from embcli.files.recipes import (
 )
 from embcli.files.special_ids import SpecialId
 from embcli.files.tensors import PackedError, Tensor
-from embcli.hub.local import PART_WITH_INDEX
+from embcli.hub.local import PART_WITH_INDEX, module_folders
 from embcli.verbs.audit.distribution import UsedRows
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import (
@@ -44,6 +44,8 @@ _NO_LENGTH = 10**20  # what transformers takes for no length, at least
 _MOST_PADDING = 127  # rows up to a multiple of 128; large models have up to a twentieth
 # Tokens that stand for what a model sees or hears: it looks for their IDs in a text.
 _STAND_INS = ("image", "video", "audio")
+# Special tokens without which a model writes text.
+_HARMLESS = ("eos", "suppress", "begin_suppress")
 # How the names of classes end that write text.
 _WRITERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
@@ -147,19 +149,32 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         wrong = wrong_dimension(roles) or _wrong_recipe(checkpoint)
         if wrong:
             yield _misfit(wrong)
-        yield from _impossible(roles.config)
+        yield from _impossible("config.json", roles.config)
+        name = "generation_config.json"
+        yield from _impossible(name, sibling_json(checkpoint.tensors.path, name))
+        yield from _wrong_pooling(checkpoint)
         yield from _too_long_texts(checkpoint)
     except InputError as error:
         yield not_checked(f"positions and token types: {error}")
 
 
-def _impossible(config: JsonObject) -> Found:
+def _impossible(name: str, config: JsonObject) -> Found:
     """Yield the settings that are outside of the range of data/settings.json."""
     settings = {**config, **(config.get("rope_parameters") or config.get("rope_scaling") or {})}
     for key, (least, most) in load_facts("settings.json").items():
         value = settings.get(key)
         if type(value) in (int, float) and not least <= value <= most:
-            yield _misfit(f"{key} of config.json is {value:g}; it is from {least:g} to {most:g}")
+            yield _misfit(f"{key} of {name} is {value:g}; it is from {least:g} to {most:g}")
+
+
+def _wrong_pooling(checkpoint: Checkpoint) -> Found:
+    """Yield the modules of sentence-transformers that take hidden states of another size."""
+    folder = checkpoint.tensors.path.parent
+    key = "word_embedding_dimension"
+    for name in module_folders(folder):
+        size = sibling_json(folder / name / "config.json", "config.json").get(key)
+        if size not in (None, *checkpoint.roles.token.shape, *checkpoint.roles.config.values()):
+            yield _misfit(f"{key} of {name}/config.json is {size}, a size of another model")
 
 
 def _wrong_recipe(checkpoint: Checkpoint) -> str:
@@ -226,7 +241,7 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         if without_row:
             ids = ", ".join(map(str, without_row))
             text = f"{special}: no row for {ids}, rows are 0 to {files.rows - 1:,}"
-            level: Level = "finding" if is_gguf or special.role == "eos" else "alarm"
+            level: Level = "finding" if is_gguf or special.role in _HARMLESS else "alarm"
             yield Finding(level, "special-ids", len(without_row), text)
         first = first_by_role.setdefault(special.role, special)
         if not set(special.ids) & set(first.ids):

@@ -15,6 +15,7 @@ from embcli.files.quantised import SCALED_DTYPES
 from embcli.files.tensors import Tensor, Tensors
 from embcli.layer import Origin
 from embcli.names import Fault
+from embcli.verbs.audit.distribution import Moments
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, of_names
 from embcli.wording import counted
@@ -28,7 +29,10 @@ _MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 
 
 def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | None) -> Found:
-    """Check that the other tensors are finite, that none has only zeros, and no layer is a copy."""
+    """Check that the other tensors are finite, and none has only zeros.
+
+    No layer may be a copy, or as it was initialised.
+    """
     names = sorted({*origin.unopened, *files.input_tensors})
     largest = {}
     with_blocks = []
@@ -41,27 +45,33 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     # A mask can have infinite values.
     unmasked = [name for name in largest if "mask" not in name]
     non_finite = [name for name in unmasked if not largest[name] < files.overflow_at]
+    yield from _said("alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values")
+    unscaled = _without_scale(files, largest)
     yield from _said(
         "alarm",
-        "non-finite",
-        non_finite,
-        "other tensor",
-        "with NaN, infinite or overflowing values",
+        "load",
+        unscaled,
+        "without a scale: it is missing, zero or 1, or config.json has no quantization_config",
+        noun="quantised weight",
     )
-    unscaled = _without_scale(files, largest)
-    fault = "without a scale: it is missing, zero or 1, or config.json has no quantization_config"
-    yield from _said("alarm", "load", unscaled, "quantised weight", fault)
     zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
-    yield from _said("finding", "zero", zero, "other tensor", "with only zeros")
-    fault = "with a block of rows or columns of zeros"
-    yield from _said("finding", "zero", with_blocks, "other tensor", fault)
+    yield from _said("finding", "zero", zero, "with only zeros")
+    yield from _said("finding", "zero", with_blocks, "with a block of rows or columns of zeros")
     if files.checkpoint:
-        yield from _copied_layers(files.checkpoint.tensors, largest)
+        layers: _Layers = defaultdict(list)
+        for name in largest:
+            number = NUMBER.search(name)
+            if number:
+                layers[name[: number.end()]].append(name)
+        yield from _copied_layers(files.checkpoint.tensors, layers, largest)
+        yield from _drawn_layers(files.checkpoint.tensors, layers)
     if len(largest) < len(names):
         yield not_checked(counted(len(names) - len(largest), "other tensor"))
 
 
-def _said(level: Level, kind: Fault, names: list[str], noun: str, problem: str) -> Found:
+def _said(
+    level: Level, kind: Fault, names: list[str], problem: str, noun: str = "other tensor"
+) -> Found:
     """Return a finding about the tensors of these names, or nothing if there are none."""
     return of_names(level, kind, names, f"{counted(len(names), noun)} {problem}:")
 
@@ -140,19 +150,43 @@ def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[s
     return zero
 
 
-def _copied_layers(tensors: Tensors, largest: dict[str, float]) -> Found:
+_Layers = dict[str, list[str]]  # the names of their tensors
+
+
+def _drawn_layers(tensors: Tensors, layers: _Layers) -> Found:
+    """Yield the layers that are as they were initialised, if others are not.
+
+    Norms and biases are constant then, and matrices look drawn.
+    """
+    drawn = []
+    is_trained = False
+    for layer, names in layers.items():
+        vectors = [tensors.array(name) for name in names if len(tensors[name].shape) == 1]
+        matrices = [name for name in names if tensors[name].is_matrix]
+        if any(len(np.unique(vector)) > 1 for vector in vectors):
+            is_trained = True
+        elif vectors and matrices and all(_looks_drawn(tensors.array(name)) for name in matrices):
+            drawn.append(layer)
+    if is_trained:
+        text = f"{counted(len(drawn), 'layer')} as initialised, with constant norms and biases:"
+        yield from of_names("finding", "initial", drawn, text)
+
+
+def _looks_drawn(matrix: np.ndarray) -> bool:
+    """Return whether the values of a matrix are independent numbers around 0."""
+    moments = Moments()
+    moments.add(matrix.astype(np.float64))
+    return moments.distribution is not None
+
+
+def _copied_layers(tensors: Tensors, layers: _Layers, largest: dict[str, float]) -> Found:
     """Yield the layers that have the tensors of an earlier one.
 
     Only layers are compared whose tensors have the same largest values.
     """
-    layers = defaultdict(list)
-    for name, value in largest.items():
-        number = NUMBER.search(name)
-        if number:
-            layers[name[: number.end()]].append(value)
     first_layers: dict[tuple[float, ...], str] = {}
-    for layer, values in layers.items():
-        first = first_layers.setdefault(tuple(values), layer)
+    for layer, names in layers.items():
+        first = first_layers.setdefault(tuple(map(largest.__getitem__, names)), layer)
         if first != layer and _are_copies(tensors, first, layer):
             text = f"{layer} is a copy of {first}: all their tensors are equal"
             yield Finding("finding", "equal", 1, text)

@@ -57,7 +57,8 @@ def check_templates(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     given = _GIVEN.union(f"{special.role}_token" for special in files.special_ids)
     for template in templates(checkpoint.tensors):
         try:
-            undefined = sorted(_needed(template) - given)
+            parsed = _parse(template)
+            undefined = sorted(_needed(parsed) - given)
         except ImportError:
             yield not_checked("the chat template: pip install 'embcli[transformers]'")
         except Exception as error:  # It can be nested too deeply, too.
@@ -67,14 +68,29 @@ def check_templates(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         else:
             text = "nobody gives the chat template its variable"
             yield from of_names("finding", "template", undefined, text)
+            if not _reads_content(parsed):
+                text = "the chat template does not read the content of messages"
+                yield Finding("finding", "template", 1, text)
 
 
-def _needed(template: str) -> set[str]:
+def _reads_content(parsed: Template) -> bool:
+    """Return whether a template reads the content of messages, or writes a variable whole."""
+    from jinja2.nodes import Name, Node
+
+    words = set()
+    for node in parsed.find_all(Node):
+        words |= {value for _, value in node.iter_fields() if isinstance(value, str)}
+        for part in getattr(node, "nodes", ()):  # of an Output
+            if isinstance(part, Name) and not part.name.endswith("_token"):
+                return True
+    return not words.isdisjoint(("content", "tojson", "items"))
+
+
+def _needed(parsed: Template) -> set[str]:
     """Return the variables that a template takes as given: it sets none, and needs no condition."""
     from jinja2.meta import find_undeclared_variables
     from jinja2.nodes import CondExpr, Filter, If, Name, Test
 
-    parsed = _parse(template)
     names = find_undeclared_variables(parsed)
     for tested in parsed.find_all((If, CondExpr, Test, Filter)):
         names -= {name.name for name in tested.find_all(Name)}
