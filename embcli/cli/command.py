@@ -16,6 +16,7 @@ from embcli.cli.console import say
 from embcli.cli.options import as_flag, flag_of
 from embcli.errors import OutputError, variable
 from embcli.formats import ALIASES, FORMATS, SUFFIXES, FormatName, content_of, or_list
+from embcli.names import Status
 
 if TYPE_CHECKING:
     from embcli.cli.output import ResultWriter
@@ -79,7 +80,7 @@ class Command:
         result: Result = self.call(options)
         return result.styled(**_style_options(options))
 
-    def write(self, options: Options) -> int:
+    def write(self, options: Options) -> Status:
         """Write the result where the options say; return the exit status."""
         if "output" not in options:
             return self.call(options) or 0

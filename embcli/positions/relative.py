@@ -30,8 +30,7 @@ def relative(
     Similarities are those with a token row, (1, D) float32.
     """
     k = LARGEST_DISTANCE
-    rows = 2 * k + 1
-    dim = layer.shape[1]
+    rows, dim = layer.shape
     every_position = np.arange(length)
     layer_rows = layer.rows(np.arange(rows))
 
