@@ -101,8 +101,12 @@ class Command:
         if content == "text":
             return ResultWriter(path=path)
         style = PageStyle(**_style_options(options))
-        default = variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES))
-        format = chosen_format(content, options.get("format"), name, default)
+        format = chosen_format(
+            content,
+            options.get("format"),
+            name,
+            default=variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES)),
+        )
         self._refuse_options(format, options, path)
         refuse_many(options.get("show"), format)
         if path is not None and SUFFIXES.get(path.suffix.lower(), format) != format:
