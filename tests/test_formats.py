@@ -22,7 +22,7 @@ import embcli as package
 from embcli import encodings
 from embcli.cli.app import COMMANDS, command_line
 from embcli.cli.command import NUMBERS, PAGE
-from embcli.formats import CONTENTS, DataFormat
+from embcli.formats import CONTENTS, FORMATS, DataFormat, FormatName
 from embcli.result import _WITHOUT_BARE, PageStyle
 from embcli.seeded_layers.seeded import Seeded
 from embcli.wording import load_facts
@@ -135,6 +135,7 @@ def test_parquet_holds_the_rows_that_ndjson_holds(in_process, tmp_path, monkeypa
 
 
 def test_each_verb_has_a_row_for_its_content_and_for_what_its_page_leaves_out():
+    assert {*FORMATS} == {*get_args(FormatName)}
     assert CONTENTS.keys() == {*COMMANDS, "merges", "tokenizers"} - {"explore"}
     pages = {verb for verb, content in CONTENTS.items() if content != "text"}
     data = {verb for verb in pages if CONTENTS[verb] != "page"}

@@ -5,6 +5,7 @@ They stand in tests/pages/VERB/keys.txt, below each command line.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from embcli.cli.app import COMMANDS
+from embcli.cli.app import COMMANDS, command_line
 from embcli.names import ENCODINGS, FAULTS, LayerName, Unused
 from embcli.verbs.explain import named
 from tests.readers import from_json, from_ndjson
@@ -128,6 +129,21 @@ def test_documents_have_the_keys_of_the_snapshot_and_no_others(in_process, snaps
 
 def test_every_verb_that_has_a_document_has_a_snapshot():
     assert {*VERBS} == COMMANDS.keys() - WITHOUT_DOCUMENT
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_option_brings_a_key_that_the_snapshot_does_not_have(in_process, verb):
+    """An option has one of its choices as value, or 1; what is refused has no document."""
+    page = (PAGES / verb / "keys.txt").read_text()
+    line, *_ = command_lines(f"{verb}/keys.txt")
+    own = inspect.signature(COMMANDS[verb][0].function).parameters
+    for option in command_line().commands[verb].params:
+        if option.name in own and f" {option.opts[0]} " not in page:
+            for value in getattr(option.type, "choices", ["1"]):
+                value_words = [] if getattr(option, "is_flag", True) else [value]
+                ran = in_process(*line.split(), option.opts[0], *value_words)
+                keys = typed_keys(json.loads(ran.out or "{}"))
+                assert [path for path, _ in keys if f"\n{path}" not in page] == []
 
 
 def commands_by_rows() -> list[str]:

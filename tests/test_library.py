@@ -234,17 +234,17 @@ def test_all_that_is_public_is_there_and_explains_itself():
         assert inspect.getdoc(getattr(embcli, name)), name
     for name, method in inspect.getmembers(Model, inspect.isfunction):
         assert name.startswith("_") or method.__doc__, name
+    named = re.findall(r"\w+", embcli.__doc__)
+    assert [verb for verb in METHODS if verb not in named] == []
     with pytest.raises(AttributeError, match="nothing"):
         embcli.nothing  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        *("tokenize", "merges", "batch", "lookup", "compare", "positions"),
-        *("weights", "neighbors", "audit", "diff", "info"),
-    ],
-)
+METHODS = [name for name in ("merges", *app.COMMANDS) if hasattr(Model, name)]
+METHODS.remove("decode")  # It returns a text.
+
+
+@pytest.mark.parametrize("verb", METHODS)
 def test_a_command_and_its_method_have_equal_names_and_defaults(verb):
     """A command has further options, of its input and output, and None for what is not given."""
     parameters = inspect.signature(getattr(Model, verb)).parameters.values()
