@@ -326,8 +326,8 @@ def test_each_option_is_explained_and_so_is_each_choice_where_the_option_is(verb
     for option in command.params:
         if option.opts == [option.name]:
             continue  # It is an argument.
-        flag = re.compile(rf"(?<![\w-])({'|'.join(option.opts)})(?![\w-])")
-        texts = [page for page in pages if flag.search(page)]
+        flag = rf"(?<![\w-])({'|'.join(option.opts)})(?![\w-])"
+        texts = [page for page in pages if re.search(flag, page)]
         words = re.findall(r"[\w-]+", " ".join(texts).casefold())
         choices = {item.value for item in option.shell_complete(context, "")}
         assert choices <= {*words, "", "-"}, option.name

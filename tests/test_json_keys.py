@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 from embcli.cli.app import COMMANDS, command_line
 from embcli.names import ENCODINGS, FAULTS, LayerName, Unused
 from embcli.verbs.explain import named
+from tests.files import made
 from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import PAGES
@@ -86,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ones = np.ones((2, 3), np.float32)
     np.savez(folder / "own.npz", token=ones, position=ones, token_type_embeddings=ones)
 
-    rows = np.random.default_rng(1).standard_normal((200, 3), np.float32)
+    rows = made.matrix(200, 3)
     infinite = np.full((1, 3), np.inf, np.float32)
     tuned = np.concatenate([rows[:150] * np.float32(2), infinite])
     save_file({"wte.weight": rows, "lm_head.weight": -rows}, folder / "model.safetensors")
@@ -135,7 +136,7 @@ def test_every_verb_that_has_a_document_has_a_snapshot():
 def test_no_option_brings_a_key_that_the_snapshot_does_not_have(in_process, verb):
     """An option has one of its choices as value, or 1; what is refused has no document."""
     page = (PAGES / verb / "keys.txt").read_text()
-    line, *_ = command_lines(f"{verb}/keys.txt")
+    line = command_lines(f"{verb}/keys.txt")[0]
     own = inspect.signature(COMMANDS[verb][0].function).parameters
     for option in command_line().commands[verb].params:
         if option.name in own and f" {option.opts[0]} " not in page:
