@@ -146,8 +146,7 @@ def _is_explained(error: BaseException) -> bool:
     """Print the sentence for an error, and return whether there is one."""
     is_debugged = variable("EMBCLI_DEBUG", None) == "1"
     package = str(getattr(error, "name", ""))
-    is_ours = package.startswith("embcli")
-    if isinstance(error, ImportError) and not is_ours and not ran_out(error):
+    if isinstance(error, ImportError) and not package.startswith("embcli") and not ran_out(error):
         # What prints other sentences may need this package.
         reason = does_not_load(package, error)
         if isinstance(error, ModuleNotFoundError):

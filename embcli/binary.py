@@ -151,10 +151,10 @@ def file_error(path: Path | str, reason: str | Sentence, hint: str = "") -> Inpu
 
 def unreadable(path: Path | str, error: OSError | ValueError) -> InputError:
     """Return the error for a file that cannot be opened, or whose name cannot be one."""
-    message = file_error(path, getattr(error, "strerror", None) or str(error)).message
+    found = file_error(path, getattr(error, "strerror", None) or str(error))
     if isinstance(error, FileNotFoundError):
-        return MissingFileError(message)
-    return InputError(message)
+        return MissingFileError(found.message)
+    return found
 
 
 def quoted(name: str, longest: int = 80) -> str:

@@ -20,7 +20,6 @@ from embcli.names import Extra, MatrixShape, Strings, Variable
 from embcli.wording import Parameter, Sentence, in_bytes, nearest, shortened
 
 Item = TypeVar("Item")
-PATIENCE = 0.5  # seconds that a step may take before a note says what it is
 
 
 class EmbcliError(Exception):
@@ -311,12 +310,11 @@ class Notes:
 
         What the call adds is not added to these.
         """
-        notes = type(self)(*self.remarks)
+        notes = type(self)()
         notes.watch = self.watch
-        notes._changing = [*self._changing]
-        for other in others:
-            notes.remarks |= other.remarks
-            notes._changing += other._changing
+        for each in (self, *others):
+            notes.remarks |= each.remarks
+            notes._changing += each._changing
         return notes
 
     def add(self, remark: str | Sentence) -> None:
@@ -344,5 +342,5 @@ class Notes:
 
     @contextmanager
     def slow(self, what: str) -> Iterator[None]:
-        """Do nothing around a step that takes longer than PATIENCE; the command shows its name."""
+        """Do nothing around a step that takes long; the command shows its name."""
         yield

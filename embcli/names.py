@@ -58,6 +58,7 @@ MadeFromText = Literal["words", "words1", "bpe"]  # what an encoding is made of 
 Extra = Literal["models", "arrow", "pictures", "explore", "transformers"]  # packages of embcli
 Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
 CacheAction = Literal["list", "clear"]
+Status = Literal[0, 1, 2, 130]  # of the process; `explain exit status` says what each means
 # What the environment can set; `explain environment` says what each is for, and `variable` of
 # errors.py has the values where it reads one.
 Variable = Literal[

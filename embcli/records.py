@@ -152,12 +152,10 @@ def in_pieces(
     def pieces(fields: Names, matrices: Names) -> Iterator[Piece]:
         for start in range(0, rows, step):
             index = np.arange(start, min(start + step, rows))
-            columns = values(index, fields)
-            chosen_columns = {name: columns[name] for name in fields}
-            chosen_arrays = {}
+            found = values(index, fields)
+            columns = {name: found[name] for name in fields}
             if matrices:
-                arrays = (matrix_values or values)(index, matrices)
-                chosen_arrays = {name: arrays[name] for name in matrices}
-            yield Piece(len(index), chosen_columns, chosen_arrays)
+                found = (matrix_values or values)(index, matrices)
+            yield Piece(len(index), columns, {name: found[name] for name in matrices})
 
     return pieces

@@ -44,7 +44,7 @@ from embcli.formats import (
     content_of,
     formats_for,
 )
-from embcli.names import DEFAULT_PRECISION, Strings, Theme, __version__
+from embcli.names import DEFAULT_PRECISION, Status, Strings, Theme, __version__
 from embcli.wording import Sentence, counted, in_line, load_facts
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Result:
         return ""
 
     @property
-    def status(self) -> int:
+    def status(self) -> Status:
         """The exit status of the command: 0, or 1 if the answer is no."""
         return 1 if self._why_no else 0
 

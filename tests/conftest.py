@@ -107,11 +107,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
 @pytest.fixture(scope="session")
 def made_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the texts and models that examples of help and of `explain` name."""
+    from tests.files.made import matrix
+
     folder = tmp_path_factory.mktemp("made")
     for name in ("book.txt", "the-verdict.txt"):
         (folder / name).write_text("Every effort moves you, and so on. " * 400)
 
-    token = np.random.default_rng(3).standard_normal((50257, 8), np.float32)  # as many as GPT-2
+    token = matrix(50257, 8, 3)  # as many rows as GPT-2
     token += np.float32(0.5)  # Columns of trained matrices have means.
     tuned = token[:9000].copy()
     tuned[262] += np.float32(0.1)

@@ -13,6 +13,7 @@ from pyarrow import parquet
 from safetensors.numpy import save_file
 
 import embcli
+from tests.files.made import matrix
 from tests.runners import InProcess
 
 SIZE = 12
@@ -21,7 +22,7 @@ SIZE = 12
 @pytest.fixture(autouse=True)
 def _a_model_with_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = np.random.default_rng(1).standard_normal((SIZE, 4), np.float32)
+    rows = matrix(SIZE, 4)
     save_file({"wte.weight": rows}, "sound.safetensors")
     rows[2] = 0
     rows[3] = np.nan

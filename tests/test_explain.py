@@ -239,6 +239,7 @@ def test_the_status_of_a_no_is_explained_with_each_verb_that_can_answer_no():
             can_answer_no.add(path.relative_to(folder).parts[0].removesuffix(".py"))
     statuses = {block.name: block.text for block in entry_of("exit status").blocks}
     assert {*re.findall(r"\w+", statuses["1"])} & COMMANDS.keys() == can_answer_no
+    assert [*statuses] == [str(status) for status in get_args(names.Status)]
 
 
 # Command lines whose headings and titles are explained.
@@ -309,7 +310,8 @@ def test_each_variable_each_error_and_each_extra_is_explained():
     sources = "".join([path.read_text() for path in files])
     variables = re.findall(r"\bEMBCLI_[A-Z_]*[A-Z]", sources)
     settings = " ".join([block.name for block in entry_of("environment").blocks])
-    errors = [name for name in embcli.__all__ if name.endswith("Error")]
+    errors = {name for name in embcli.__all__ if name.endswith("Error")}
+    assert errors == {name for name in vars(embcli.errors) if name.endswith("Error")}
     assert {*variables} == {*get_args(names.Variable)}
     assert {*variables} == {*re.findall(r"EMBCLI_\w+", settings)}
     made = {f"{kind}:" for kind in get_args(names.MadeFromText)}
@@ -324,13 +326,16 @@ def test_each_variable_each_error_and_each_extra_is_explained():
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_each_choice_of_an_option_is_explained_where_the_option_is(verb):
+def test_each_option_is_explained_and_so_is_each_choice_where_the_option_is(verb):
     command = command_line().commands[verb]
     context = command.make_context(verb, [], resilient_parsing=True)
+    pages = [" ".join([*each.names, each.text, *examples_of(each)]) for each in ENTRIES]
     for option in command.params:
-        flag = option.opts[0]
-        choices = {item.value for item in option.shell_complete(context, "")}
-        pages = [" ".join([*each.names, each.text, *examples_of(each)]) for each in ENTRIES]
-        texts = [page for page in pages if flag in page]
+        if option.opts == [option.name]:
+            continue  # It is an argument.
+        flag = rf"(?<![\w-])({'|'.join(option.opts)})(?![\w-])"
+        texts = [page for page in pages if re.search(flag, page)]
         words = re.findall(r"[\w-]+", " ".join(texts).casefold())
-        assert choices <= {*words, "", "-"} or flag == option.name, flag
+        choices = {item.value for item in option.shell_complete(context, "")}
+        assert choices <= {*words, "", "-"}, option.name
+        assert texts, option.name

@@ -34,6 +34,7 @@ from embcli.explore.find import containing
 from embcli.explore.view import ExplorerScreen
 from tests.cases import cases, data
 from tests.explored import held, lines, norms, press, resize, scores, send, settle
+from tests.oracles import normal
 from tests.runners import TIMEOUT, Child, become
 
 SMALL: Any = {"vocab": 300, "dim": 20}
@@ -80,7 +81,7 @@ def saved(folder: Path, matrix: np.ndarray) -> Path:
 
 def broken(folder: Path) -> Path:
     """Write a matrix with rows of NaN and of zeros, infinities, and numbers of all sizes."""
-    matrix = np.random.default_rng(1).standard_normal((500, 9)).astype(np.float32)
+    matrix = normal(500, 9, 1)
     matrix[[3, 499]] = np.nan
     matrix[[7, 100]] = 0
     matrix[9, 2] = np.inf
@@ -151,7 +152,7 @@ SCREENS = data(__name__)["screens"]
 
 def words_file(folder: Path) -> Path:
     """Write word vectors, whose first word is Hi."""
-    rows = np.random.default_rng(3).standard_normal((40, 12)).astype(np.float32)
+    rows = normal(40, 12, 3)
     words = ["Hi", *(f"word{place}" for place in range(1, 40))]
     found = [" ".join([word, *map(str, row)]) for word, row in zip(words, rows, strict=True)]
     path = folder / "words.vec"
@@ -320,8 +321,7 @@ NARROW_AND_WIDE = data(__name__)["narrow and wide"]
 
 
 async def test_numbers_with_exponents_are_whole_on_every_screen(tmp_path):
-    normal = np.random.default_rng(1).standard_normal((70, 300)).astype(np.float32)
-    matrix = normal * np.float32(-1e30)
+    matrix = normal(70, 300, 1) * np.float32(-1e30)
     async with walk(saved(tmp_path, matrix), size=(40, 12)) as (app, pilot):
         for width, keys in NARROW_AND_WIDE:
             await resize(pilot, width, 12)

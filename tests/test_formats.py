@@ -10,7 +10,7 @@ import shlex
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ import embcli as package
 from embcli import encodings
 from embcli.cli.app import COMMANDS, command_line
 from embcli.cli.command import NUMBERS, PAGE
-from embcli.formats import CONTENTS
+from embcli.formats import CONTENTS, FORMATS, FormatName
 from embcli.result import _WITHOUT_BARE, PageStyle
 from embcli.seeded_layers.seeded import Seeded
 from embcli.wording import load_facts
@@ -126,6 +126,7 @@ def test_parquet_holds_the_rows_that_ndjson_holds(in_process, tmp_path, monkeypa
 
 
 def test_each_verb_has_a_row_for_its_content_and_for_what_its_page_leaves_out():
+    assert {*FORMATS} == {*get_args(FormatName)}
     assert CONTENTS.keys() == {*COMMANDS, "merges", "tokenizers"} - {"explore"}
     pages = {verb for verb, content in CONTENTS.items() if content != "text"}
     data = {verb for verb in pages if CONTENTS[verb] != "page"}

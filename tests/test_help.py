@@ -6,17 +6,17 @@ The pages of help stand in tests/pages/VERB/help.txt.
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import shlex
 from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 import pytest
 
-import embcli
-from embcli.cli import app, options
+from embcli.cli import options
 from embcli.cli.app import command_line
+from embcli.names import Variable
 from embcli.wording import load_facts
 from tests.cases import cases, data
 from tests.transcripts import answered, assert_height, printed
@@ -81,6 +81,9 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb, monkeypat
         assert option.rich_help_panel in PANELS, option.name
         if option.name not in options._FLAGS:  # Sentences name it by its first flag.
             assert options.flag_of(option.name) == option.opts[0], "a flag for options._FLAGS"
+        variable = f"EMBCLI_{option.name.upper()}"
+        if variable in get_args(Variable):  # It sets the default.
+            assert variable in option.show_default
 
 
 def test_what_stands_for_a_choice_names_all_of_it():
@@ -97,13 +100,6 @@ def test_no_words_are_of_an_option_that_is_gone():
     names = {verb: {each.name for each in COMMANDS[verb].params} for verb in COMMANDS}
     for owner, words in load_facts("options.json").items():
         assert words.keys() <= names.get(owner, PARAMETERS), owner
-
-
-def test_a_command_has_the_defaults_of_its_verb():
-    for verb, (command, _) in app.COMMANDS.items():
-        of_verb = inspect.signature(getattr(embcli.Model, verb, command.function)).parameters
-        for name, own in inspect.signature(command.function).parameters.items():
-            assert own.default in (None, of_verb.get(name, own).default), (verb, name)
 
 
 @cases
@@ -141,6 +137,8 @@ def test_sentences_name_parameters_that_there_are():
                 ):
                     named = {name for _, name, *_ in Formatter().parse(template)}
                     assert named - {each.arg for each in values} <= known, (path, template)
+                    # An error without values takes no template.
+                    assert values or kind == "Sentence" or named <= {None}, (path, template)
                 case ast.Call(ast.Name(checks), [ast.Constant(name), *_]) if checks in CHECKS:
                     assert name in known, (path, name)
 

@@ -36,7 +36,7 @@ from embcli.errors import InputError
 from embcli.text import Sequences, encode_sequences
 from embcli.verbs.tokenize import Tokenization
 from tests.cases import cases
-from tests.files.made import numbered
+from tests.files.made import matrix, numbered
 from tests.readers import from_ndjson
 from tests.test_encodings import TEXTS
 
@@ -316,7 +316,7 @@ def test_parts_of_words_keep_their_marks_and_decode_without_them(name, text, sav
 def test_a_part_of_a_word_is_shown_as_one_on_every_page_and_in_every_format(
     in_process, tmp_path, format
 ):
-    rows = np.random.default_rng(0).standard_normal((3, 3), np.float32)
+    rows = matrix(3, 3, 0)
     model = word_model(tmp_path / "model", ["[UNK]", "gas", "##es"], rows)
     lists = [
         ("tokenize", "gases", "--encoding", model),

@@ -5,6 +5,7 @@ They stand in tests/pages/VERB/keys.txt, below each command line.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -15,9 +16,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from embcli.cli.app import COMMANDS
+from embcli.cli.app import COMMANDS, command_line
 from embcli.names import ENCODINGS, FAULTS, LayerName, Unused
 from embcli.verbs.explain import named
+from tests.files import made
 from tests.readers import from_json, from_ndjson
 from tests.runners import InProcess
 from tests.snapshots import PAGES
@@ -85,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ones = np.ones((2, 3), np.float32)
     np.savez(folder / "own.npz", token=ones, position=ones, token_type_embeddings=ones)
 
-    rows = np.random.default_rng(1).standard_normal((200, 3), np.float32)
+    rows = made.matrix(200, 3)
     infinite = np.full((1, 3), np.inf, np.float32)
     tuned = np.concatenate([rows[:150] * np.float32(2), infinite])
     save_file({"wte.weight": rows, "lm_head.weight": -rows}, folder / "model.safetensors")
@@ -128,6 +130,21 @@ def test_documents_have_the_keys_of_the_snapshot_and_no_others(in_process, snaps
 
 def test_every_verb_that_has_a_document_has_a_snapshot():
     assert {*VERBS} == COMMANDS.keys() - WITHOUT_DOCUMENT
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_option_brings_a_key_that_the_snapshot_does_not_have(in_process, verb):
+    """An option has one of its choices as value, or 1; what is refused has no document."""
+    page = (PAGES / verb / "keys.txt").read_text()
+    line = command_lines(f"{verb}/keys.txt")[0]
+    own = inspect.signature(COMMANDS[verb][0].function).parameters
+    for option in command_line().commands[verb].params:
+        if option.name in own and f" {option.opts[0]} " not in page:
+            for value in getattr(option.type, "choices", ["1"]):
+                value_words = [] if getattr(option, "is_flag", True) else [value]
+                ran = in_process(*line.split(), option.opts[0], *value_words)
+                keys = typed_keys(json.loads(ran.out or "{}"))
+                assert [path for path, _ in keys if f"\n{path}" not in page] == []
 
 
 def commands_by_rows() -> list[str]:

@@ -14,6 +14,7 @@ import embcli
 from embcli.errors import InputError
 from embcli.explore.explored import ExploredMatrix
 from embcli.names import Metric
+from tests.files.made import matrix
 
 ROWS = 40
 DIM = 6
@@ -34,7 +35,7 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def vectors(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((ROWS, DIM), np.float32)
+    return matrix(ROWS, DIM, seed)
 
 
 def written(folder: str, tensors: dict[str, np.ndarray], **config: Any) -> None:

@@ -33,12 +33,13 @@ from embcli.store import Store
 from embcli.verbs.cache import files as kept_files
 from embcli.verbs.info import this_machine
 from tests.cases import cases, data
+from tests.files.made import matrix
 from tests.oracles import live
 from tests.snapshots import PAGES
 
 TEXT = "Every effort moves you"
 BOOK = "Every effort moves you, and so on. " * 9
-MATRIX = np.random.default_rng(5).standard_normal((40, 6), np.float32)
+MATRIX = matrix(40, 6, 5)
 
 
 @pytest.fixture(scope="module")
@@ -184,11 +185,6 @@ def test_tokens_are_a_sequence_of_ids_and_a_table(model):
 # --- notes, streams and signals -------------------------------------------------------------------
 
 
-def with_copies(result: Result) -> list[Result]:
-    """Return a result and its copies."""
-    return [result, copy.copy(result)]
-
-
 @cases
 def test_a_result_has_the_notes_of_opening_and_its_own(expression, own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -199,7 +195,7 @@ def test_a_result_has_the_notes_of_opening_and_its_own(expression, own, tmp_path
     result = value_of(expression, opened=opened)
 
     assert str(result)
-    for each in with_copies(result):
+    for each in (result, copy.copy(result)):
         first, second, *_ = each.notes
         assert first == of_opening
         assert own in second
@@ -234,24 +230,22 @@ def test_all_that_is_public_is_there_and_explains_itself():
         assert inspect.getdoc(getattr(embcli, name)), name
     for name, method in inspect.getmembers(Model, inspect.isfunction):
         assert name.startswith("_") or method.__doc__, name
+    assert {*METHODS} <= {*re.findall(r"\w+", embcli.__doc__)}
     with pytest.raises(AttributeError, match="nothing"):
         embcli.nothing  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        *("tokenize", "merges", "batch", "lookup", "compare", "positions"),
-        *("weights", "neighbors", "audit", "diff", "info"),
-    ],
-)
+METHODS = [name for name in ("merges", *app.COMMANDS) if hasattr(Model, name)]
+
+
+@pytest.mark.parametrize("verb", METHODS)
 def test_a_command_and_its_method_have_equal_names_and_defaults(verb):
     """A command has further options, of its input and output, and None for what is not given."""
     parameters = inspect.signature(getattr(Model, verb)).parameters.values()
     command, _ = app.COMMANDS[verb.replace("merges", "tokenize")]
     defaults = {flag.name: flag.default for flag in command.flags}
     options = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
-    assert options or verb == "diff"
+    assert options or verb in ("decode", "diff")
     for option in options:
         expected = None if option.default == () else option.default
         assert defaults[option.name] in (expected, None), option.name

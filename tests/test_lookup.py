@@ -27,7 +27,6 @@ from tests.transcripts import assert_height
 V = 50257
 D = 6
 CAT = "the cat saw the dog"
-DOG = "the dog saw the cat"
 IDS = [1169, 3797, 2497, 262, 3290]  # of CAT
 CAT_BY_SIX = ("lookup", CAT, "--dim", "6")
 

@@ -15,13 +15,14 @@ import embcli
 from embcli import encodings
 from embcli.encodings.encoding import OwnWords
 from embcli.files import open_tensors
+from tests.files.made import matrix
 from tests.oracles import assert_same_bits
 from tests.readers import from_ndjson
 from tests.runners import InProcess
 from tests.test_vocabularies import ADDED, CONTROL, NORMAL, written
 
 WORDS = ["the", "king", "queen", "The", "naïve", "two words", "\x1b[2J", "king"]
-VALUES = np.random.default_rng(2).standard_normal((len(WORDS), 4), np.float32)
+VALUES = matrix(len(WORDS), 4, 2)
 
 
 @pytest.fixture

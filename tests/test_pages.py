@@ -22,7 +22,7 @@ from rich.cells import cell_len
 from safetensors.numpy import save_file
 
 from tests.cases import data
-from tests.files.made import save_words
+from tests.files.made import matrix, save_words
 from tests.runners import InProcess
 from tests.snapshots import PAGES, with_styles
 
@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows[60, 3] *= -1
     write_model(folder / "tuned", rows, positions)
 
-    own = np.random.default_rng(0).standard_normal((50257, 8), np.float32) + 0.5
+    own = matrix(50257, 8, 0) + 0.5
     own[[124, 125, *range(177, 188), 43453]] *= 0.01
     own[9] = own[8]
     np.save(folder / "own.npy", own)

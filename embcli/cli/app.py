@@ -806,4 +806,4 @@ def cache(
     from embcli.store import Store
     from embcli.verbs.cache import files
 
-    return files(Store.from_environment(PrintedNotes()), remove=action == "clear")
+    return files(Store.from_environment(PrintedNotes()), action)

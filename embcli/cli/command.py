@@ -16,6 +16,7 @@ from embcli.cli.console import say
 from embcli.cli.options import as_flag, flag_of
 from embcli.errors import OutputError, variable
 from embcli.formats import ALIASES, FORMATS, SUFFIXES, FormatName, content_of, or_list
+from embcli.names import Status
 
 if TYPE_CHECKING:
     from embcli.cli.output import ResultWriter
@@ -78,7 +79,7 @@ class Command(NamedTuple):
         result: Result = self.call(options)
         return result.styled(**_style_options(options))
 
-    def write(self, options: Options) -> int:
+    def write(self, options: Options) -> Status:
         """Write the result where the options say; return the exit status."""
         if "output" not in options:
             return self.call(options) or 0
@@ -101,8 +102,12 @@ class Command(NamedTuple):
         if content == "text":
             return ResultWriter(path=path)
         style = PageStyle(**_style_options(options))
-        default = variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES))
-        format = chosen_format(content, options.get("format"), name, default)
+        format = chosen_format(
+            content,
+            options.get("format"),
+            name,
+            default=variable("EMBCLI_FORMAT", (*FORMATS, *ALIASES)),
+        )
         self._refuse_options(format, options, path)
         refuse_many(options.get("show"), format)
         if path is not None and SUFFIXES.get(path.suffix.lower(), format) != format:

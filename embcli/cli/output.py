@@ -22,7 +22,7 @@ from embcli.atomic import destination, explaining_failure, opened_files, refuse_
 from embcli.cli.console import is_terminal, say
 from embcli.errors import OutputError
 from embcli.formats import FORMATS, VIEWS, FormatName
-from embcli.names import Color
+from embcli.names import Color, Status
 from embcli.result import PageStyle, Result
 from embcli.wording import in_bytes, load_facts, printable
 
@@ -49,7 +49,7 @@ class ResultWriter:
                 "or name a file with --output"
             )
 
-    def write(self, result: Result | bytes) -> int:
+    def write(self, result: Result | bytes) -> Status:
         """Write a result, as a page or as data, or bytes of a text; return the exit status."""
         if isinstance(result, bytes):
             with self._open(is_data=True) as file:
@@ -83,13 +83,17 @@ class ResultWriter:
     @property
     def is_colored(self) -> bool:
         """Whether a table has colours; pictures always have them."""
-        if self.color != "auto":
-            return self.color == "always"
-        if os.environ.get("NO_COLOR"):
-            return False
-        return bool(os.environ.get("FORCE_COLOR")) or (
-            self._on_a_terminal and os.environ.get("TERM") != "dumb"
-        )
+        match self.color:
+            case "always":
+                return True
+            case "never":
+                return False
+            case "auto" if os.environ.get("NO_COLOR"):
+                return False
+            case "auto":
+                return bool(os.environ.get("FORCE_COLOR")) or (
+                    self._on_a_terminal and os.environ.get("TERM") != "dumb"
+                )
 
     def show(self, page: RenderableType) -> None:
         """Write a page as a table, as wide as the style or the terminal says."""

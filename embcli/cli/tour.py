@@ -24,7 +24,7 @@ from rich.console import Group, RenderableType
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import ResultWriter
 from embcli.errors import EmbcliError, InputError
-from embcli.names import TOUR_TEXT, Strings
+from embcli.names import TOUR_TEXT, Status, Strings
 from embcli.page import safe_text, title
 from embcli.page.parts import CutPage, RuledLine, Sheets, TypedCommand
 from embcli.result import Result, short_name
@@ -223,7 +223,7 @@ class Handout(Result, verb="tour"):
     """Steps of the tour on one page, each on a sheet of its own."""
 
     sheets: Sheets
-    status: int = 0  # 2 if the command of a step has failed
+    status: Status = 0  # 2 if the command of a step has failed
 
     def _view(self) -> RenderableType:
         return self.sheets
@@ -237,7 +237,7 @@ class _Pages:
     shown_model: str  # in a command as it is typed
     result_of: ResultOf
     height: int = 56  # lines of a step, for which a sheet of paper has room
-    status: int = 0
+    status: Status = 0
     # Whether the last answer to a question was right, by its heading; a skipped one is not in it.
     judged: dict[str, bool] = field(default_factory=dict)
 

@@ -118,12 +118,14 @@ def _scores(
     rows: np.ndarray, squared_lengths: np.ndarray, query: np.ndarray, metric: Metric
 ) -> np.ndarray:
     """Return the score of each row, (n,) float64; each row is summed by itself."""
-    if metric == "l2":
-        differences = rows - query
-        np.square(differences, out=differences)
-        return np.asarray(np.sqrt(differences.sum(axis=1)))
-    products: np.ndarray = (rows * query).sum(axis=1)
-    if metric == "cosine":
-        lengths = np.sqrt(squared_lengths * np.square(query).sum())
-        products = (products / lengths).clip(-1, 1)
-    return products
+    match metric:
+        case "l2":
+            differences = rows - query
+            np.square(differences, out=differences)
+            return np.asarray(np.sqrt(differences.sum(axis=1)))
+        case "dot" | "cosine":
+            products: np.ndarray = (rows * query).sum(axis=1)
+            if metric == "cosine":
+                lengths = np.sqrt(squared_lengths * np.square(query).sum())
+                products = (products / lengths).clip(-1, 1)
+            return products

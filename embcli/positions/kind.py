@@ -88,9 +88,12 @@ def products(left: np.ndarray, right: np.ndarray, metric: Similarity) -> np.ndar
     right = right.astype(np.float64)
     # A weight may be infinite, and a product may be too large for float32.
     with np.errstate(invalid="ignore", over="ignore"):
-        if metric == "cosine":
-            left = left / np.linalg.norm(left, axis=1, keepdims=True)
-            right = right / np.linalg.norm(right, axis=1, keepdims=True)
+        match metric:
+            case "dot":
+                pass
+            case "cosine":
+                left = left / np.linalg.norm(left, axis=1, keepdims=True)
+                right = right / np.linalg.norm(right, axis=1, keepdims=True)
         return np.asarray(left @ right.T, np.float32)
 
 

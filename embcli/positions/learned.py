@@ -19,9 +19,13 @@ def learned(layers: Layers, columns: np.ndarray, metric: Similarity) -> ShownPos
     meaning = "Random rows: their similarities mean nothing before training."
     if not layers.origin.is_seeded:
         formula = "The model's own position layer: row p is added to the token row."
-        meaning = "As in the file: rows that point in similar directions have a cosine near 1."
-        if metric == "dot":
-            meaning = "As in the file: a dot product is large for long rows that point alike."
+        match metric:
+            case "cosine":
+                meaning = (
+                    "As in the file: rows that point in similar directions have a cosine near 1."
+                )
+            case "dot":
+                meaning = "As in the file: a dot product is large for long rows that point alike."
     return added_rows(
         "Learned", layer.rows, layer.shape[1], columns, metric, formula, meaning
     )._replace(letter="C")

@@ -30,8 +30,7 @@ def relative(
     Similarities are those with a token row, (1, D) float32.
     """
     k = LARGEST_DISTANCE
-    rows = 2 * k + 1
-    dim = layer.shape[1]
+    rows, dim = layer.shape
     every_position = np.arange(length)
     layer_rows = layer.rows(np.arange(rows))
 
@@ -57,12 +56,11 @@ def relative(
         heading=f"{distances_in_words}, (T, T) = ({length:,}, {length:,})",
     )
     largest = min(k, length - 1)
-    shape_of_layer = f"(2k + 1, D) = ({rows:,}, {dim:,})"
     row_matrix = PositionMatrix(
         name="distances",
         rows=chosen_columns,
         columns=columns,
-        heading=f"The layer, {shape_of_layer}",
+        heading=f"The layer, (2k + 1, D) = ({rows:,}, {dim:,})",
         label="distance",
         row_numbers=np.arange(-largest, largest + 1),
     )

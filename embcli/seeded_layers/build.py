@@ -18,10 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from embcli.errors import PATIENCE, LayerError, Notes, does_not_load, ran_out
+from embcli.errors import LayerError, Notes, does_not_load, ran_out
 
 NO_TORCH = "none"
 CPU_FLAGS = "/proc/cpuinfo"
+PATIENCE = 0.5  # seconds that loading torch may take before a note says so
 
 
 class Build(NamedTuple):

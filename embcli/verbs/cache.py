@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from embcli.errors import OutputError
+from embcli.names import CacheAction
 from embcli.result import Result
 from embcli.store import LIMIT, KeptFile, Store
 from embcli.wording import counted, in_bytes
@@ -21,7 +22,7 @@ class Files(Result, verb="cache"):
 
     folder: str
     entries: tuple[KeptFile, ...]  # least recently used first
-    are_removed: bool
+    action: CacheAction
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from embcli.page import Label, ruled, safe_text
@@ -29,7 +30,7 @@ class Files(Result, verb="cache"):
         entries = self.entries
         count = len(entries)
         size = in_bytes(sum(entry.size for entry in entries))
-        if self.are_removed:
+        if self.action == "clear":
             yield safe_text(f"{counted(count, 'file')} removed, {size}, from {self.folder}")
             return
         yield safe_text(self.folder)
@@ -37,23 +38,27 @@ class Files(Result, verb="cache"):
         if not entries:
             return
         yield ""
-        times = [datetime.fromtimestamp(entry.used) for entry in entries]
+        times = [datetime.fromtimestamp(entry.used).isoformat(" ", "minutes") for entry in entries]
         names = [entry.path.stem.partition("-torch")[0] for entry in entries]
         yield ruled(
             [
-                Label("last used", [time.isoformat(" ", "minutes") for time in times], "left"),
+                Label("last used", times, "left"),
                 Label("size", [in_bytes(entry.size) for entry in entries]),
                 Label("file", names, "left"),
             ]
         )
 
 
-def files(store: Store | None, remove: bool = False) -> Files:
-    """Return the kept and the partial files, least recently used first.
+def files(store: Store | None, action: CacheAction = "list") -> Files:
+    """Return the kept and the partial files, or those that were removed.
 
-    `remove` removes them, and returns what was removed.
+    The least recently used are first.
     """
     if store is None:
         raise OutputError("there is no cache folder: set EMBCLI_CACHE_DIR to one, or HOME")
-    entries = store.clear() if remove else store.entries()
-    return Files(str(store.folder), tuple(entries), remove)
+    match action:
+        case "list":
+            entries = store.entries()
+        case "clear":
+            entries = store.clear()
+    return Files(str(store.folder), tuple(entries), action)

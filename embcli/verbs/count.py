@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from embcli.atomic import opened_files
 from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, whole_number
-from embcli.names import DEFAULT_ENCODING, LONGEST_TEXT, __version__
+from embcli.names import DEFAULT_ENCODING, LONGEST_TEXT, Status, __version__
 from embcli.records import FieldTypes, Names, NumbersBy, Piece, Records
 from embcli.result import Result
 from embcli.selection import Excerpt
@@ -210,9 +210,11 @@ class Counts(Result, verb="count"):
         return tuple(self.total.tokens)
 
     @property
-    def status(self) -> int:
+    def status(self) -> Status:
         """The exit status of the command: 2 if a file cannot be counted, 1 if one has too many."""
-        return 2 if self.counting.failures else min(self.counting.above, 1)
+        if self.counting.failures:
+            return 2
+        return 1 if self.counting.above else 0
 
     @cached_property
     def ends(self) -> list[Count]:

@@ -251,10 +251,12 @@ def weights(
     chosen_columns = select(columns, dim, "column")
     layers = model.source.open({layer: None}, notes)
 
-    order = None
-    if sort == "norm":
-        order = norm_order(layers[layer], notes.watch)
-        ids = ids[np.argsort(order.ranks[ids], kind="stable")]
+    match sort:
+        case "id":
+            order = None
+        case "norm":
+            order = norm_order(layers[layer], notes.watch)
+            ids = ids[np.argsort(order.ranks[ids], kind="stable")]
     return WeightMatrix(
         name=layer,
         layer=layers[layer],

@@ -35,6 +35,7 @@ from tokenizers import (
 
 from tests.cases import data
 from tests.files.made import numbered
+from tests.oracles import normal
 
 Files = dict[str, bytes]  # the content of each file, by its name
 
@@ -469,7 +470,7 @@ def write(folder: Folder, path: Path) -> None:
 
 def rows(size: int) -> np.ndarray:
     """Return the token matrix of V tokens, (V, 8) float32."""
-    return np.random.default_rng(7).standard_normal((size, 8)).astype(np.float32)
+    return normal(size, 8, 7)
 
 
 def opened(path: Path) -> Any:

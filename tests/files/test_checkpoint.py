@@ -21,8 +21,6 @@ from embcli.files.checkpoint import Checkpoint
 from tests.cases import cases
 from tests.files.made import assert_rows, closed, matrix, written
 
-Shape = tuple[int, ...]
-
 
 def zeros(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.float32)

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from embcli.names import SHORT_LENGTH
+from embcli.names import METRICS, SHORT_LENGTH
 from embcli.page import (
     Flow,
     Label,
@@ -89,7 +89,7 @@ def _heading(table: PositionTable, shown: ShownPositions) -> Iterator[Text]:
         yield title(f"{shown.name} {which}: {counted(parameters, 'parameter')}")
         yield safe_text(shown.formula)
         return
-    name = "Cosines" if table.metric == "cosine" else "Dot products"
+    name = f"{METRICS[table.metric].words}s".capitalize()
     yield title(f"{name} of {shown.similar_to}{table.model_positions.kind} {which}")
     yield from map(safe_text, shown.meaning.split("\n"))
 
