@@ -225,7 +225,8 @@ class Matrix(Strips):
 
     @cached_property
     def _format(self) -> NumberFormat:
-        return NumberFormat([block.values for block in self.blocks], self.precision)
+        values = [block.values for block in self.blocks]
+        return NumberFormat([*values, *self.alike], self.precision)
 
     @cached_property
     def _cell(self) -> int:

@@ -163,6 +163,7 @@ class Strips(Composite):
     lines: int | None = None  # None for a strip of each row
     square: bool = False
     scale: ColorScale | None = None  # None for the scale of the numbers
+    alike: Sequence[np.ndarray] = ()  # other numbers of this scale, or written as these are
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
     most_lines: int = sys.maxsize  # of strips in an SVG picture; more rows share them
     column: str = "column"  # what a column is; "" if the table below says it
@@ -176,7 +177,8 @@ class Strips(Composite):
             # Sines and cosines alternate: bins of as many of both show one and the other in turn.
             places[1:-1:2] += 1
         shown = [block.values[:: fit.row_step, places] for block in self.blocks]
-        scale = self.scale or ColorScale.of(shown).without_outliers(shown)
+        together = [*shown, *self.alike]
+        scale = self.scale or ColorScale.of(together).without_outliers(together)
 
         yield self._strips(labels, shown, scale, fit, console)
         yield ""
@@ -267,7 +269,7 @@ class Strips(Composite):
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             heading = ": ".join(filter(None, (in_line(block.title), column)))
-            blocks.append((Text(f"{heading}\n{axis}"), strips))
+            blocks.append((Text(f"{heading}\n{axis}" if heading else axis), strips))
 
         middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
 

@@ -18,10 +18,10 @@ from rich.text import Text
 
 from embcli.names import OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
-    Flow,
     Hint,
     Label,
     Matrix,
+    Product,
     Values,
     omission,
     omitted,
@@ -300,25 +300,26 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     rows = picked.rows
     token_cells = token_labels(comparison.tokens, tokens.places)
     one_hot = ruled([*token_cells, *_one_hot_columns(comparison, tokens, rows)], gaps=tokens.gaps)
+    values = [comparison.weight[rows], comparison.linear[tokens.places]]
     weight = _matrix(
         comparison,
         [Label("ID", rows)],
-        [Values(comparison.weight[rows])],
+        [Values(values[0])],
         row_styles=picked.row_styles,
         column="",
         most_lines=len(rows),
-        narrows=True,
+        alike=values,
     )
     output = _matrix(
         comparison,
-        token_cells,
-        [Values(comparison.linear[tokens.places])],
+        token_cells[-1:],
+        [Values(values[1])],
         gaps=tokens.gaps,
         column="",
         most_lines=length,
-        narrows=True,
+        alike=values,
     )
-    yield Flow(
+    yield Product(
         [
             [title(f"One-hot, (T, V) = ({length:,}, {size:,})"), one_hot],
             [title(f"× weight, (V, D) = ({size:,}, {dim:,})"), weight],  # noqa: RUF001
