@@ -408,12 +408,12 @@ def test_a_level_of_a_scale_is_the_nearest_one(values, count, is_signed):
     finite = values[np.isfinite(values)].astype(float)
     limit = np.abs(finite).max(initial=0)
 
-    scale = ColorScale.of([values])
+    scale = ColorScale.of([values]).from_least(values)
     levels = scale.levels(values, count)
 
     assert scale.limit == limit
-    least = -1 if scale.signed else 0
-    places = np.linspace(least, 1, count)
+    least = -limit if scale.signed else scale.least
+    places = np.linspace(least, limit, count) / (limit or 1)
     for value, level in zip(values.tolist(), levels.tolist(), strict=True):
         if math.isnan(value):
             assert level == NAN

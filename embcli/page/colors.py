@@ -112,10 +112,11 @@ _SCALES: dict[Background, list[Color]] = {
 
 
 class ColorScale(NamedTuple):
-    """A scale of numbers, from -limit to limit or, if they are not signed, from 0."""
+    """A scale of numbers, from -limit to limit or, if they are not signed, from the least."""
 
     limit: float
     signed: bool = True
+    least: float = 0.0  # of numbers that are not signed
 
     @classmethod
     def of(cls, values: Sequence[np.ndarray]) -> ColorScale:
@@ -138,6 +139,13 @@ class ColorScale(NamedTuple):
             return self._replace(limit=percentile)
         return self
 
+    def from_least(self, values: np.ndarray) -> ColorScale:
+        """Return the scale from the least number, unless numbers have signs or are all equal."""
+        least = float(values.min(initial=self.limit))
+        if not self.signed and least < self.limit:
+            return self._replace(least=least)
+        return self
+
     def levels(self, values: np.ndarray, count: int) -> np.ndarray:
         """Return the level of each value, int64 in the shape of the values.
 
@@ -151,7 +159,7 @@ class ColorScale(NamedTuple):
         highest = count - 1
         shares = np.where(np.isfinite(values), values, 0).astype(np.float64)
         if self.limit:
-            shares = np.clip(shares / self.limit, -1, 1)
+            shares = np.clip((shares - self.least) / (self.limit - self.least), -1, 1)
         levels = zero + np.rint(shares * (highest - zero)).astype(np.int64)
         levels[np.isnan(values)] = NAN
         levels[np.isinf(values)] = INFINITE

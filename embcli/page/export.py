@@ -42,6 +42,7 @@ from embcli.page.strips import Shades
 from embcli.page.svg import (
     FONTS,
     HEADING_COLUMNS,
+    JOINED,
     LONGEST_HEADING,
     LONGEST_SOURCE,
     SHORT_SLIDE,
@@ -128,6 +129,12 @@ svg { display: block; width: 100vw; height: 100vh; }
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
+# Words whose letters join are drawn as wide as their cells; the bottom is at the base of letters.
+_FITTED = (
+    '<svg style="width: {cells}ch; max-width: none; height: .8em; overflow: visible">'
+    '<text y="100%" textLength="100%" lengthAdjust="spacingAndGlyphs" fill="currentColor">'
+    "{text}</text></svg>"
+)
 _MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
 _AS_LARGE = 0.9  # as the largest type of a slide: wider parts beside each other are better
 
@@ -340,7 +347,10 @@ def _html_code(page: RenderableType, width: int, background: Background) -> str:
 def _html_run(run: Run) -> str:
     """Return part of a text as HTML; what is apart takes its columns in any font."""
     text = html.escape(run.text)
-    return _BOX.format(cells=run.cells, text=text) if run.is_apart else text
+    if not run.is_apart:
+        return text
+    box = _FITTED if JOINED.match(text) else _BOX
+    return box.format(cells=run.cells, text=text)
 
 
 def png(svg: str, background: Background = "light", zoom: float = _ZOOM) -> bytes:

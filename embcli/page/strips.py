@@ -330,17 +330,15 @@ class Strips(Composite):
         width: int,
     ) -> Text:
         """Return a colour bar with the ends of its scale, and remarks about the colours above."""
-        limit = f"{scale.limit:.{max(self.precision, 4)}g}"
-        low = "0"
-        lowest_share = 0.0
-        if scale.signed:
-            low = f"-{limit}"
-            lowest_share = -1.0
+        least = -scale.limit if scale.signed else scale.least
+        digits = max(self.precision, 4)
+        low = f"{least:.{digits}g}"
+        limit = f"{scale.limit:.{digits}g}"
         cells = width - len(f"{low}  {limit}")
         if cells % 2 == 0:  # an odd number of colours has one in the middle
             cells -= 1
-        shares = np.linspace(lowest_share, 1.0, min(cells, 25))
-        shades = strip(scale.limit * shares[None], scale, console)
+        values = np.linspace(least, scale.limit, min(cells, 25))
+        shades = strip(values[None], scale, console)
         bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
 
         remarks = "; ".join(self._remarks(shown, scale, fit, console))

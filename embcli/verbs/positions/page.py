@@ -56,7 +56,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     lines_elsewhere = 2 * (len(views) - 1)  # a title, and a second line of what is left out
     lines_around = _LINES_AROUND
     if not is_slide:
-        lines_elsewhere += 1  # the next prompt
+        lines_elsewhere += 2  # the command, and the next prompt
         lines_around += 2  # suggestions
     lines_elsewhere += len(heading) + len(notes) + len(notes[:1])
     lines = None
@@ -129,7 +129,7 @@ def _drawn(
         heading = "Cosines of angles; one column per pair"
     if heading:
         yield title(heading)
-    excerpt = Excerpt.first(most_rows, len(view.row_numbers))
+    excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
     values = view.rows(numbers)[:, : len(view.columns)]
     if shows_cosines:
@@ -137,7 +137,7 @@ def _drawn(
     scale = None
     if table.is_similarity:
         # Few numbers are as large as those of the diagonal, which the scale must reach.
-        scale = ColorScale.of([values])
+        scale = ColorScale.of([values]).from_least(values)
     yield Matrix(
         [Label(view.label, numbers)],
         [Values(values)],
