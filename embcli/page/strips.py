@@ -105,7 +105,7 @@ def fine_strip(
 def _levels(values: np.ndarray, scale: ColorScale, colors: Sequence[Color]) -> np.ndarray:
     """Return the places of numbers among the colours, or the levels of non-finite ones."""
     # Numbers without a sign use the upper half of the colours.
-    zero = 0 if scale.signed else len(colors) // 2
+    zero = 0 if scale.least < 0 else len(colors) // 2
     levels = scale.levels(values, len(colors) - zero)
     levels[levels >= 0] += zero
     return levels
@@ -163,7 +163,7 @@ class Strips(Composite):
     lines: int | None = None  # None for a strip of each row
     square: bool = False
     scale: ColorScale | None = None  # None for the scale of the numbers
-    alike: Sequence[np.ndarray] = ()  # other numbers of this scale, or written as these are
+    alike: Sequence[np.ndarray] = ()  # other numbers, in lines of this height, scale and precision
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
     most_lines: int = sys.maxsize  # of strips in an SVG picture; more rows share them
     column: str = "column"  # what a column is; "" if the table below says it
@@ -207,7 +207,7 @@ class Strips(Composite):
         height = rows
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
-        elif density > 1 and not self.sections:
+        elif density > 1 and not (self.sections or self.alike):
             filled = SLIDE_STRIPS if medium.is_slide else _PICTURE_LINES
             height = min(max(filled - len(self.gaps), rows), self.most_lines)
 
@@ -330,14 +330,13 @@ class Strips(Composite):
         width: int,
     ) -> Text:
         """Return a colour bar with the ends of its scale, and remarks about the colours above."""
-        least = -scale.limit if scale.signed else scale.least
         digits = max(self.precision, 4)
-        low = f"{least:.{digits}g}"
+        low = f"{scale.least:.{digits}g}"
         limit = f"{scale.limit:.{digits}g}"
         cells = width - len(f"{low}  {limit}")
         if cells % 2 == 0:  # an odd number of colours has one in the middle
             cells -= 1
-        values = np.linspace(least, scale.limit, min(cells, 25))
+        values = np.linspace(scale.least, scale.limit, min(cells, 25))
         shades = strip(values[None], scale, console)
         bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
 

@@ -54,15 +54,13 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     yield from heading
 
     lines_elsewhere = 2 * (len(views) - 1)  # a title, and a second line of what is left out
-    lines_around = _LINES_AROUND
     if not is_slide:
-        lines_elsewhere += 2  # the command, and the next prompt
-        lines_around += 2  # suggestions
+        lines_elsewhere += 4  # the command, suggestions, and the next prompt
     lines_elsewhere += len(heading) + len(notes) + len(notes[:1])
     lines = None
     if table.style.heat:
         lines = rows_that_fit(options, _LINES_OF_PICTURES // len(views), lines_elsewhere)
-    most_rows = rows_that_fit(options, SHORT_LENGTH, lines_elsewhere + lines_around)
+    most_rows = rows_that_fit(options, SHORT_LENGTH, lines_elsewhere + _LINES_AROUND)
     blocks: list[Sequence[RenderableType]] = []
     for view in views:
         blocks.append(list(_drawn(table, view, most_rows, lines)))
