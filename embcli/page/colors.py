@@ -117,7 +117,7 @@ def _finite(values: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class ColorScale(NamedTuple):
-    """A scale of numbers, from -limit to limit or, if none is negative, from 0 or from the least."""
+    """A scale of numbers, from -limit to limit or, if none is negative, from 0 or the least."""
 
     limit: float
     least: float

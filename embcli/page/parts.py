@@ -244,7 +244,8 @@ class Product(Flow):
         rows = []
         for beside, block in (([" " * width], right), (left, product)):
             parts = parts_of(Group(*block), console, options.update(max_width=room))
-            rows.append([(Group(*beside), width), (Group(*parts), room)])
+            blocks = [(Group(*beside), width), (Group(*parts), room)]  # type: ignore[arg-type]
+            rows.append(blocks)
         return rows
 
 

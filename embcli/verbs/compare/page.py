@@ -300,7 +300,6 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
         [Label("ID", rows)],
         [Values(values[0])],
         row_styles=picked.row_styles,
-        column="",
         alike=values,
     )
     output = _matrix(
@@ -318,11 +317,10 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
             [title(f"= output, (T, D) = ({length:,}, {dim:,})"), output],
         ]
     )
-    columns_left_out = "" if output.fits(width) else "columns at …"
     unpicked = ""
     if len(rows) < size:
         unpicked = f"{size - len(rows):,} columns of zeros and their rows"
-    yield from omitted(omission(tokens, "token"), columns_left_out, unpicked)
+    yield from omitted(omission(tokens, "token"), unpicked)
 
 
 def _one_hot_columns(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:
