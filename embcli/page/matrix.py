@@ -35,7 +35,7 @@ class NumberFormat:
     """How numbers are written, all alike: fixed, or with an exponent if fixed loses too much."""
 
     def __init__(self, arrays: Sequence[np.ndarray], precision: int) -> None:
-        values = np.concatenate([array.ravel() for array in arrays])
+        values = np.concatenate([np.empty(0, np.int8), *map(np.ravel, arrays)])
         is_finite = np.isfinite(values)
         finite = values[is_finite]
         if all(array.dtype.kind in "iu" for array in arrays):
