@@ -417,10 +417,13 @@ def test_a_drawing_is_a_product_of_matrices(ids, size):
 
 
 @cases
-def test_matrices_of_a_drawing_are_side_by_side_where_they_fit(width, titles):
-    lines = export.text(seeded(THREE_IDS, 4, draw=True), width).splitlines()
+def test_an_output_is_below_the_weight_and_beside_one_hot_where_they_fit(width, titles):
+    """The output has no sign, but its column is as wide as that of the weight, which has."""
+    lines = export.text(seeded([1], 4, 1, draw=True), width).splitlines()
     assert max(map(len, lines)) <= width
     assert len([line for line in lines if re.search(r"\((T|V), \w\) = ", line)]) == titles
+    columns = {(line.index("│"), len(line)) for line in lines if "│" in line}
+    assert len(columns) == 1
 
 
 def test_a_drawing_of_a_large_weight_has_what_ids_pick(snapshot):

@@ -408,12 +408,11 @@ def test_a_level_of_a_scale_is_the_nearest_one(values, count, is_signed):
     finite = values[np.isfinite(values)].astype(float)
     limit = np.abs(finite).max(initial=0)
 
-    scale = ColorScale.of([values])
+    scale = ColorScale.of([values]).from_least(values)
     levels = scale.levels(values, count)
 
     assert scale.limit == limit
-    least = -1 if scale.signed else 0
-    places = np.linspace(least, 1, count)
+    places = np.linspace(scale.least, limit, count) / (limit or 1)
     for value, level in zip(values.tolist(), levels.tolist(), strict=True):
         if math.isnan(value):
             assert level == NAN
@@ -482,9 +481,9 @@ ROW = st.tuples(st.just(1), st.integers(1, 30))
 def test_the_colours_of_strips_are_the_levels_of_their_numbers(system, values):
     drawn = console(400, system)
     scale = ColorScale.of([values])
-    assert scale.signed == bool((values < 0).any())
+    assert (scale.least < 0) == bool((values < 0).any())
     colors = colors_of(drawn)
-    lowest = 0 if scale.signed else len(colors) // 2  # Without negative numbers: the upper half.
+    lowest = 0 if scale.least < 0 else len(colors) // 2  # Without negative numbers: the upper half.
     marks = {NAN: "?", INFINITE: "!"}
     expected = []
     for level in scale.levels(values[0], len(colors) - lowest).tolist():

@@ -65,6 +65,11 @@ def test_similarities_have_no_colours_of_signs(in_process):
     assert "#c02800" not in in_process.ok(*command.split()).text
 
 
+def test_the_colours_of_similarities_begin_at_the_least_one(in_process):
+    command = "positions rotary --similarity --heat --slide Cosines -f svg"
+    assert ">164.1&#160;<" in in_process.ok(*command.split()).text
+
+
 @cases
 def test_a_refusal_names_what_makes_a_page_fit(in_process, command, cure, fitting):
     """The fitting command follows the cure."""
@@ -117,7 +122,9 @@ def test_characters_of_a_picture_are_in_their_cells():
         {"Ab": 0, "学": 2, "生": 4, "x": 6, "👋🏽": 7, "e\u0301": 9, "שלום": 10, "|": 14}
     )
     boxes = re.findall(r'<span style="display: inline-block; width: .ch">(.+?)</span>', html)
-    assert boxes == ["学", "生", "👋🏽", "שלום"]
+    assert boxes == ["学", "生", "👋🏽"]
+    fitted = re.findall(r'<svg style="width: (.)ch.+?textLength="100%"[^>]*>(.+?)<', html)
+    assert fitted == [("4", "שלום")]
 
 
 def test_a_heat_map_has_all_columns_and_most_of_the_lines():

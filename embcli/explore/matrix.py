@@ -191,7 +191,7 @@ class MatrixLines(Lines, can_focus=True, inherit_bindings=False):
             # Of columns that share a cell, the first is shown.
             fit = Fit.of(len(values), self.room)
             shown = values[None, :: fit.columns_per_bin]
-            scale = ColorScale(self.heat_limit)
+            scale = ColorScale(self.heat_limit, -self.heat_limit)
             colors = strip(shown, scale, self.app.console, fit.cells_per_bin)
             cells = [Segment(" "), *colors.render(self.app.console)]
         return self.line(Segment(labels, look), Segment(" │", DIM), *cells)

@@ -113,32 +113,39 @@ def _scale(background: Background) -> list[Color]:
     return [Color.from_rgb(*color) for color in np.transpose(parts).tolist()]
 
 
+def _finite(values: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the finite numbers of matrices, (n,)."""
+    return np.concatenate([matrix[np.isfinite(matrix)] for matrix in values])
+
+
 class ColorScale(NamedTuple):
-    """A scale of numbers, from -limit to limit or, if they are not signed, from 0."""
+    """A scale of numbers, from -limit to limit or, if none is negative, from 0 or the least."""
 
     limit: float
-    signed: bool = True
+    least: float
 
     @classmethod
     def of(cls, values: Sequence[np.ndarray]) -> ColorScale:
         """Return the scale of matrices, from 0 up if they have no negative numbers."""
-        limit = 0.0
-        signed = False
-        for matrix in values:
-            finite = matrix[np.isfinite(matrix)]
-            limit = max(limit, float(np.abs(finite).max(initial=0)))
-            signed = signed or bool((matrix < 0).any())
-        return cls(limit, signed)
+        finite = _finite(values)
+        limit = float(np.abs(finite).max(initial=0))
+        is_signed = (finite < 0).any()
+        return cls(limit, -limit if is_signed else 0.0)
 
     def without_outliers(self, values: Sequence[np.ndarray]) -> ColorScale:
         """Return the scale up to the 99.5th percentile of sizes if only a few set its limit."""
-        sizes = np.concatenate([np.abs(matrix[np.isfinite(matrix)]) for matrix in values])
+        sizes = np.abs(_finite(values))
         if not sizes.size:
             return self
         percentile = float(np.percentile(sizes, 99.5))
         if 0 < 2 * percentile < self.limit:
-            return self._replace(limit=percentile)
+            return ColorScale(percentile, max(self.least, -percentile))
         return self
+
+    def from_least(self, values: np.ndarray) -> ColorScale:
+        """Return the scale from the least number, unless some are negative or all are equal."""
+        least = float(values.min(initial=self.limit))
+        return self._replace(least=least) if 0 < least < self.limit else self
 
     def levels(self, values: np.ndarray, count: int) -> np.ndarray:
         """Return the level of each value, int64 in the shape of the values.
@@ -146,15 +153,13 @@ class ColorScale(NamedTuple):
         Levels are from 0 to count - 1, or NAN or INFINITE; numbers beyond the scale have those of
         its ends. `count` is odd for signed numbers, so that 0 has a level of its own.
 
-        >>> ColorScale(2.0).levels(np.array([-2, 0, 0.9, np.nan]), 5).tolist()
+        >>> ColorScale(2.0, -2.0).levels(np.array([-2, 0, 0.9, np.nan]), 5).tolist()
         [0, 2, 3, -1]
         """
-        zero = (count - 1) // 2 if self.signed else 0
-        highest = count - 1
         shares = np.where(np.isfinite(values), values, 0).astype(np.float64)
         if self.limit:
-            shares = np.clip(shares / self.limit, -1, 1)
-        levels = zero + np.rint(shares * (highest - zero)).astype(np.int64)
+            shares = np.clip((shares - self.least) / (self.limit - self.least), 0, 1)
+        levels = np.rint(shares * (count - 1)).astype(np.int64)
         levels[np.isnan(values)] = NAN
         levels[np.isinf(values)] = INFINITE
         return levels

@@ -42,6 +42,7 @@ from embcli.page.strips import Shades
 from embcli.page.svg import (
     FONTS,
     HEADING_COLUMNS,
+    JOINED,
     LONGEST_HEADING,
     LONGEST_SOURCE,
     SHORT_SLIDE,
@@ -128,8 +129,14 @@ svg { display: block; width: 100vw; height: 100vh; }
 """
 # Another font may draw a character, in another width.
 _BOX = '<span style="display: inline-block; width: {cells}ch">{text}</span>'
+# Words whose letters join are drawn as wide as their cells; the bottom is at the base of letters.
+_FITTED = (
+    '<svg style="width: {cells}ch; max-width: none; height: .8em; overflow: visible">'
+    '<text y="100%" textLength="100%" lengthAdjust="spacingAndGlyphs" fill="currentColor">'
+    "{text}</text></svg>"
+)
 _MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
-_MORE_LINES = 2  # that a slide has in larger type, at most
+_AS_LARGE = 0.9  # as the largest type of a slide: wider parts beside each other are better
 
 
 class Frame(NamedTuple):
@@ -240,9 +247,8 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
     """Return the lines of a page, as wide as makes a slide show them largest.
 
-    A narrower page than one of 84 columns is taken only if it shows all that this one does, and no
-    page has many more lines than the widest: parts that stand beside each other stay there. Of
-    pages that are about as large, the widest is taken.
+    A narrower page than one of 84 columns is taken only if it shows all that this one does. Of
+    pages that are about as large, the widest is taken: its parts stand beside each other.
     """
     pages = [_lines(page, WIDEST_SLIDE, medium), _lines(page, SLIDE_COLUMNS, medium)]
     shown = _characters(pages[1])
@@ -252,10 +258,8 @@ def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
             break  # as narrower ones have more
         if shown <= _characters(lines):
             pages.append(lines)
-    most_lines = len(pages[0]) + _MORE_LINES
-    pages = [lines for lines in pages if len(lines) <= most_lines]
     largest = max(map(slide_scale, pages))
-    return next(lines for lines in pages if slide_scale(lines) > 0.95 * largest)
+    return next(lines for lines in pages if slide_scale(lines) >= _AS_LARGE * largest)
 
 
 def _characters(lines: Sequence[Sequence[Segment]]) -> Counter[str]:
@@ -343,7 +347,10 @@ def _html_code(page: RenderableType, width: int, background: Background) -> str:
 def _html_run(run: Run) -> str:
     """Return part of a text as HTML; what is apart takes its columns in any font."""
     text = html.escape(run.text)
-    return _BOX.format(cells=run.cells, text=text) if run.is_apart else text
+    if not run.is_apart:
+        return text
+    box = _FITTED if JOINED.match(text) else _BOX
+    return box.format(cells=run.cells, text=text)
 
 
 def png(svg: str, background: Background = "light", zoom: float = _ZOOM) -> bytes:

@@ -37,7 +37,7 @@ _SIDES = np.stack([np.cos(_TURNS), np.sin(_TURNS)], axis=1)
 # A label that has no room beside its point is some times as far from it.
 _PLACES = np.vstack([distance * _SIDES for distance in (1.1, 4, 8, 12)])
 _CROWD = 10  # points near each other; the one that is nearest to as many has the first label
-_ALONG = 16  # places of a line at which it may not meet anything
+_ALONG = 4  # places of each part of a line, as long as a gap, at which it may not meet anything
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
 # A picture has its axes left of the points and below them, where no label is.
@@ -138,7 +138,8 @@ class Map(Composite):
                 is_within = start.min() >= 0 and (end <= area).all()
                 if not is_within or _is_taken(taken, start, end):
                     continue
-                line = place + np.linspace(1 / reach, 1, _ALONG)[:, None] * side * gap
+                along = np.linspace(1 / reach, 1, int(_ALONG * reach))
+                line = place + along[:, None] * side * gap
                 if not _is_taken(taken, line[:, None], line[:, None]):
                     found.append(_Label(label, place, edge, start + np.array([0.5, 0])))
                     boxes = np.stack([line - room / 2, line + room / 2], axis=1)

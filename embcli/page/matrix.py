@@ -226,7 +226,8 @@ class Matrix(Strips):
     @cached_property
     def _format(self) -> NumberFormat:
         """The format of the numbers, which are as wide as the numbers of columns, or wider."""
-        number_format = NumberFormat([block.values for block in self.blocks], self.precision)
+        values = [block.values for block in self.blocks]
+        number_format = NumberFormat([*values, *self.alike], self.precision)
         largest_number = self.numbers.max(initial=0)
         number_format.width = max(number_format.width, len(str(largest_number)))
         return number_format

@@ -27,6 +27,7 @@ from embcli.page.medium import medium_of
 from embcli.selection import Excerpt
 from embcli.wording import in_line
 
+_NARROWEST = 29  # cells of a product beside a factor: an ID, two numbers, and dots
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
@@ -223,6 +224,28 @@ class Flow(Composite):
             room -= width + self.gap
             parts = parts_of(group, console, options.update(max_width=width))
             rows[-1].append((Group(*parts), width))  # type: ignore[arg-type]
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Flow):
+    """The blocks of two matrices and their product, as one multiplies on paper.
+
+    The right factor is above the product, which has its columns, and the left factor beside the
+    product, which has its rows. Without room for two numbers there, they are a flow.
+    """
+
+    def _rows(self, console: Console, options: ConsoleOptions) -> list[list[tuple[Group, int]]]:
+        left, right, product = self.blocks
+        width = Measurement.get(console, options, Group(*left)).maximum
+        room = options.max_width - width - self.gap
+        if room < _NARROWEST:
+            return super()._rows(console, options)
+        rows = []
+        for beside, block in (([" " * width], right), (left, product)):
+            parts = parts_of(Group(*block), console, options.update(max_width=room))
+            blocks = [(Group(*beside), width), (Group(*parts), room)]  # type: ignore[arg-type]
+            rows.append(blocks)
         return rows
 
 

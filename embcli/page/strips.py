@@ -105,7 +105,7 @@ def fine_strip(
 def _levels(values: np.ndarray, scale: ColorScale, colors: Sequence[Color]) -> np.ndarray:
     """Return the places of numbers among the colours, or the levels of non-finite ones."""
     # Numbers without a sign use the upper half of the colours.
-    zero = 0 if scale.signed else len(colors) // 2
+    zero = 0 if scale.least < 0 else len(colors) // 2
     levels = scale.levels(values, len(colors) - zero)
     levels[levels >= 0] += zero
     return levels
@@ -163,6 +163,7 @@ class Strips(Composite):
     lines: int | None = None  # None for a strip of each row
     square: bool = False
     scale: ColorScale | None = None  # None for the scale of the numbers
+    alike: Sequence[np.ndarray] = ()  # other numbers, in lines of this height, scale and precision
     sections: Sequence[int] = ()  # rows that have a blank line before them; dots are counted
     most_lines: int = sys.maxsize  # of strips in an SVG picture; more rows share them
     column: str = "column"  # what a column is; "" if the table below says it
@@ -176,7 +177,8 @@ class Strips(Composite):
             # Sines and cosines alternate: bins of as many of both show one and the other in turn.
             places[1:-1:2] += 1
         shown = [block.values[:: fit.row_step, places] for block in self.blocks]
-        scale = self.scale or ColorScale.of(shown).without_outliers(shown)
+        together = [*shown, *self.alike]
+        scale = self.scale or ColorScale.of(together).without_outliers(together)
 
         yield self._strips(labels, shown, scale, fit, console)
         yield ""
@@ -205,7 +207,7 @@ class Strips(Composite):
         height = rows
         if self.lines is not None:
             height = max(self.lines - _LINES_AROUND, 1)
-        elif density > 1 and not self.sections:
+        elif density > 1 and not (self.sections or self.alike):
             filled = SLIDE_STRIPS if medium.is_slide else _PICTURE_LINES
             height = min(max(filled - len(self.gaps), rows), self.most_lines)
 
@@ -267,7 +269,7 @@ class Strips(Composite):
             for gap in reversed(gaps):
                 strips.insert(gap, Text("⋮", "dim"))
             heading = ": ".join(filter(None, (in_line(block.title), column)))
-            blocks.append((Text(f"{heading}\n{axis}"), strips))
+            blocks.append((Text(f"{heading}\n{axis}" if heading else axis), strips))
 
         middle = (fit.lines_per_row - 1) // 2  # of the lines of a row
 
@@ -328,17 +330,14 @@ class Strips(Composite):
         width: int,
     ) -> Text:
         """Return a colour bar with the ends of its scale, and remarks about the colours above."""
-        limit = f"{scale.limit:.{max(self.precision, 4)}g}"
-        low = "0"
-        lowest_share = 0.0
-        if scale.signed:
-            low = f"-{limit}"
-            lowest_share = -1.0
+        digits = max(self.precision, 4)
+        low = f"{scale.least:.{digits}g}"
+        limit = f"{scale.limit:.{digits}g}"
         cells = width - len(f"{low}  {limit}")
         if cells % 2 == 0:  # an odd number of colours has one in the middle
             cells -= 1
-        shares = np.linspace(lowest_share, 1.0, min(cells, 25))
-        shades = strip(scale.limit * shares[None], scale, console)
+        values = np.linspace(scale.least, scale.limit, min(cells, 25))
+        shades = strip(values[None], scale, console)
         bar = Text(f"{low} ").append_text(shades).append(f" {limit}")
 
         remarks = "; ".join(self._remarks(shown, scale, fit, console))

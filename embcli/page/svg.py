@@ -49,7 +49,7 @@ CRISP = 'shape-rendering="crispEdges"'
 _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 RIGHT_TO_LEFT = re.compile(f"{_LETTER}+(?: +{_LETTER}+)*")
 # These words, and those of scripts from Devanagari to Vedic, whose letters join, too.
-_JOINED = re.compile(f"({RIGHT_TO_LEFT.pattern}|[◌\u0900-\u1cff]+)")
+JOINED = re.compile(f"({RIGHT_TO_LEFT.pattern}|[◌\u0900-\u1cff]+)")
 _MARKED = re.compile(f"␣({RIGHT_TO_LEFT.pattern})")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">
@@ -159,7 +159,7 @@ def letters(segment: Segment, x: float, y: float) -> Iterator[str]:
     for text, cells, is_apart in runs(segment.text):
         width = cells * CELL
         code = html.escape(text).replace(" ", "&#160;")
-        if is_apart and not _JOINED.match(text):
+        if is_apart and not JOINED.match(text):
             middle = x + width / 2
             yield f'<text class="embcli-wide" x="{middle:g}" y="{y:g}"{look}>{code}</text>'
         else:
@@ -185,7 +185,7 @@ def runs(text: str) -> Iterator[Run]:
     The mark of a space is on the right of words that it is before if they are read from the right.
     """
     text = _MARKED.sub(r"\1␣", text)
-    for place, part in enumerate(_JOINED.split(text)):
+    for place, part in enumerate(JOINED.split(text)):
         if place % 2:
             yield Run(part, cell_len(part), True)
             continue

@@ -26,7 +26,7 @@ from embcli.page import (
     shorten,
     title,
 )
-from embcli.page.labels import id_labels, origin_lines
+from embcli.page.labels import id_labels, origin_lines, row_names
 from embcli.page.table import GAP, least_width
 from embcli.selection import Excerpt
 from embcli.tokens import shown
@@ -188,10 +188,8 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
     starts -= first_token
     room = width - least_width(_sample_labels(batches, np.arange(len(starts))), 0)
     ids = batches.tokens.ids[first_token : last_token + 1][: most_lines * width]
-    words = [str(token_id) for token_id in ids]
-    if batches.tokens.encoding is not None:
-        words = [shown(token) for token in batches.tokens.bytes_of(ids)]
-    words = [shorten(word, room - GAP) for word in words]
+    names = row_names(ids, batches.tokens.encoding)
+    words = [shorten(name.plain, room - GAP) for name in names]
 
     stops = starts + length + 1
     edges = np.cumsum([0, *(GAP + cell_len(word) for word in words)])

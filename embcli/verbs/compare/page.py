@@ -18,10 +18,10 @@ from rich.text import Text
 
 from embcli.names import OUTPUTS, STEPS, ComparisonStep
 from embcli.page import (
-    Flow,
     Hint,
     Label,
     Matrix,
+    Product,
     Values,
     omission,
     omitted,
@@ -37,7 +37,7 @@ from embcli.page.labels import (
     picked_rows,
     token_labels,
 )
-from embcli.page.table import GAP
+from embcli.page.table import GAP, SHORTEST, least_width
 from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
@@ -164,20 +164,14 @@ def _one_hot(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     yield safe_text(f"One row per token: 1 in the column of its ID, 0 in the other {size - 1:,}.")
 
     excerpt = Excerpt.ends(most_rows, len(tokens))
-    ids = tokens.ids[excerpt.places]
     labels = token_labels(tokens, excerpt.places)
-    missing = omission(excerpt, "row")
     columns = np.arange(min(size, width))  # more columns do not fit
-    entries = Values((ids[:, None] == columns).astype(np.float32))
-    matrix = Matrix(labels, [entries], columns, excerpt.gaps, precision=0, rows_left_out=missing)
-    if matrix.fits(width):
-        yield matrix
-        return
-
-    places = [f"column {token_id}" for token_id in ids.tolist()]
-    labels.append(Label("the 1 is at", places, "left"))
-    yield ruled(labels, gaps=excerpt.gaps)
-    yield from omitted(missing)
+    matrix = [*labels, *_one_hot_columns(comparison, excerpt, columns)]
+    if least_width(matrix, SHORTEST) > width:
+        places = [f"column {token_id}" for token_id in tokens.ids[excerpt.places].tolist()]
+        matrix = [*labels, Label("the 1 is at", places, "left")]
+    yield ruled(matrix, gaps=excerpt.gaps)
+    yield from omitted(omission(excerpt, "row"))
 
 
 def _weight(comparison: Comparison, weight: np.ndarray, label: str) -> Matrix:
@@ -300,36 +294,33 @@ def _drawing(comparison: Comparison, width: int, most_rows: int) -> RenderResult
     rows = picked.rows
     token_cells = token_labels(comparison.tokens, tokens.places)
     one_hot = ruled([*token_cells, *_one_hot_columns(comparison, tokens, rows)], gaps=tokens.gaps)
+    values = [comparison.weight[rows], comparison.linear[tokens.places]]
     weight = _matrix(
         comparison,
         [Label("ID", rows)],
-        [Values(comparison.weight[rows])],
+        [Values(values[0])],
         row_styles=picked.row_styles,
-        column="",
-        most_lines=len(rows),
-        narrows=True,
+        alike=values,
     )
     output = _matrix(
         comparison,
-        token_cells,
-        [Values(comparison.linear[tokens.places])],
+        token_cells[-1:],
+        [Values(values[1])],
         gaps=tokens.gaps,
         column="",
-        most_lines=length,
-        narrows=True,
+        alike=values,
     )
-    yield Flow(
+    yield Product(
         [
             [title(f"One-hot, (T, V) = ({length:,}, {size:,})"), one_hot],
             [title(f"× weight, (V, D) = ({size:,}, {dim:,})"), weight],  # noqa: RUF001
             [title(f"= output, (T, D) = ({length:,}, {dim:,})"), output],
         ]
     )
-    columns_left_out = "" if output.fits(width) else "columns at …"
     unpicked = ""
     if len(rows) < size:
         unpicked = f"{size - len(rows):,} columns of zeros and their rows"
-    yield from omitted(omission(tokens, "token"), columns_left_out, unpicked)
+    yield from omitted(omission(tokens, "token"), unpicked)
 
 
 def _one_hot_columns(comparison: Comparison, tokens: Excerpt, rows: np.ndarray) -> list[Label]:

@@ -54,15 +54,13 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     yield from heading
 
     lines_elsewhere = 2 * (len(views) - 1)  # a title, and a second line of what is left out
-    lines_around = _LINES_AROUND
     if not is_slide:
-        lines_elsewhere += 1  # the next prompt
-        lines_around += 2  # suggestions
+        lines_elsewhere += 4  # the command, suggestions, and the next prompt
     lines_elsewhere += len(heading) + len(notes) + len(notes[:1])
     lines = None
     if table.style.heat:
         lines = rows_that_fit(options, _LINES_OF_PICTURES // len(views), lines_elsewhere)
-    most_rows = rows_that_fit(options, SHORT_LENGTH, lines_elsewhere + lines_around)
+    most_rows = rows_that_fit(options, SHORT_LENGTH, lines_elsewhere + _LINES_AROUND)
     blocks: list[Sequence[RenderableType]] = []
     for view in views:
         blocks.append(list(_drawn(table, view, most_rows, lines)))
@@ -129,7 +127,7 @@ def _drawn(
         heading = "Cosines of angles; one column per pair"
     if heading:
         yield title(heading)
-    excerpt = Excerpt.first(most_rows, len(view.row_numbers))
+    excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
     numbers = view.row_numbers[excerpt.places]
     values = view.rows(numbers)[:, : len(view.columns)]
     if shows_cosines:
@@ -137,7 +135,7 @@ def _drawn(
     scale = None
     if table.is_similarity:
         # Few numbers are as large as those of the diagonal, which the scale must reach.
-        scale = ColorScale.of([values])
+        scale = ColorScale.of([values]).from_least(values)
     yield Matrix(
         [Label(view.label, numbers)],
         [Values(values)],

@@ -66,7 +66,8 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         if len(lines) >= most:
             is_whole = False
             break
-        sections.append(len(lines))
+        if lines and len(result.encodings) > 1:
+            sections.append(len(lines))
         share = max((most - len(lines)) // len(result.encodings), 1)
         for number, name in enumerate(shown_names):
             running = _running_lines(result, number, sequence, available, medium, background)
@@ -79,8 +80,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         Label(counts, [line.tokens for line in lines]),
         Label("text", [line.text for line in lines], "left"),
     ]
-    has_sections = len(result.encodings) > 1
-    yield ruled(labels, sections=sections[1:] if has_sections else ())
+    yield ruled(labels, sections=sections)
     yield ""
 
     yield from _totals(result)
