@@ -7,6 +7,7 @@ writes the result, and gives the exit status. The tour takes the same results wi
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ class Command:
         self.verb = function.__name__
         self.view = view
 
-    @property
+    @cached_property
     def flags(self) -> list[inspect.Parameter]:
         """The parameters that Typer sees: the fields of each group in its place."""
         found = []
@@ -79,10 +80,10 @@ class Command:
         result: Result = self.call(options)
         return result.styled(**_style_options(options))
 
-    def write(self, options: Options) -> int:
+    def write(self, options: Options) -> Any:
         """Write the result where the options say; return the exit status."""
         if "output" not in options:
-            return self.call(options) or 0
+            return self.call(options)
         return self._output(options).write(self.call(options))
 
     def _output(self, options: Options) -> "ResultWriter":
