@@ -589,11 +589,11 @@ def colors_of_picture(page: Strips) -> np.ndarray:
 
 
 @cases
-def test_a_similarity_in_a_picture_has_a_cell_for_each_number(size, step):
+def test_a_similarity_in_a_picture_has_a_cell_for_each_number(lines, size, step):
     """Without room for all, every n-th row and column is shown, never a mean."""
     numbers = np.arange(size)
     values = np.eye(size, dtype=np.float32)
-    page = Strips([Label("pos", numbers)], [Values(values)], numbers, lines=51, square=True)
+    page = Strips([Label("pos", numbers)], [Values(values)], numbers, lines=lines, square=True)
 
     colors = colors_of_picture(page)
 
