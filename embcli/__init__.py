@@ -68,17 +68,15 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     """Import a public name when it is first asked for.
 
-    `from embcli import` of a module asks here first, and must not import `Model` with all verbs.
+    `from embcli import` of a module asks here first, and must import nothing.
     """
     from importlib import import_module
-    from importlib.util import find_spec
 
     if name not in __dir__():
-        wrong = f"module {__name__!r} has no attribute {name!r}"
-        is_module = find_spec(f"{__name__}.{name}") is not None
-        if not is_module and hasattr(import_module(_HOMES["Model"]).Model, name):
-            wrong += f"; a model has it: embcli.seeded().{name}(...)"
-        raise AttributeError(wrong)
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}; "
+            "verbs are methods of a model: embcli.seeded().lookup('Hi')"
+        )
     home = _HOMES.get(name, "embcli.errors")
     return getattr(import_module(home), name)
 

@@ -387,11 +387,12 @@ def chosen_format(
     """
     default = ALIASES.get(default, default)
     known = formats_for(kind)
+    name: str = default if default in known else "table"
     if format:
         name = format.lower()
         name = ALIASES.get(name, name)
-    else:
-        name = _format_of_file(known, Path(path or ""), default)
+    elif path is not None:
+        name = _format_of_file(known, Path(path), default) or name
     if name not in known:
         if Path(name).suffix:
             wrong = "{format} {given!r} is not a format; {file} reads a file, {output} writes one"
@@ -416,6 +417,7 @@ def chosen_format(
 
 
 def _format_of_file(known: Strings, file: Path, default: str) -> str:
+    """Return the format of a file's suffix; empty for another suffix, if there is a default."""
     suffix = file.suffix.lower()
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
@@ -423,7 +425,7 @@ def _format_of_file(known: Strings, file: Path, default: str) -> str:
         wrong = "{output} {file!r} has no known extension; {format} names one of {known}"
         hint = "A browser prints an .html file as PDF." if suffix == ".pdf" else ""
         raise OutputError(wrong, hint, file=str(file), known=", ".join(known))
-    return default if default in known else "table"
+    return ""
 
 
 def refuse_many(shown: Strings | None, format: FormatName) -> None:

@@ -17,12 +17,14 @@ imports everything once: `Child` talks to it, and `main` is what this process do
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -341,6 +343,8 @@ def main() -> None:
     from embcli.hub import session
 
     session.PAUSE = 0
+    # No address is https, and reading the system's certificates takes longer than most runs.
+    ssl.create_default_context = functools.cache(ssl.create_default_context)
     answers = sys.stdout
     for line in sys.stdin:
         request = json.loads(line)

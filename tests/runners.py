@@ -107,10 +107,10 @@ class InProcess(Runner):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            patch.setattr(sys, "argv", ["embcli", *arguments])
+            patch.setattr(sys, "argv", ["embcli", *map(os.fsdecode, arguments)])
             for name, stream in streams.items():
                 patch.setattr(sys, name, stream)
-            patch.setattr(app, "command_line", _built_once)
+            patch.setattr(app, "command_line", built_once)
             patch.setattr(Style, "render", _rendered_anew)
             if not suggestions:
                 patch.setattr(ResultWriter, "_page_of", lambda _, result: result._view())
@@ -142,7 +142,7 @@ def _rendered_anew(style: Style, text: str = "", **options: Any) -> str:
     return _render(style, text, **options)
 
 
-_command_line = app.command_line  # `InProcess` puts `_built_once` in its place while it runs.
+_command_line = app.command_line  # `InProcess` puts `built_once` in its place while it runs.
 
 
 @cache
@@ -151,13 +151,16 @@ def _parser(words: tuple[str, ...] | None, finish: app.Finish) -> typer.core.Typ
     return _command_line(words, finish)
 
 
-def _built_once(words: Sequence[str] | None = None, finish: app.Finish = Command.write) -> Any:
+def built_once(words: Sequence[str] | None = None, finish: app.Finish = Command.write) -> Any:
     """Return the command line as embcli does, but built only once for all runs of a verb."""
-    if words and words[0] in _parser(None, Command.write).commands:
+    if words and words[0] in PARSERS:
         return _parser((words[0],), finish)
     if words is None or len(words) > 1:
         return _parser(None, finish)
     return _parser(tuple(words), finish)
+
+
+PARSERS = built_once().commands  # of all commands, by their names
 
 
 @contextmanager

@@ -395,7 +395,7 @@ def test_a_page_says_what_an_unusual_config_or_matrix_changes(in_process, snapsh
     snapshot("audit/untrained-with-a-padding-row.txt", session(in_process, "audit m"))
 
 
-@pytest.mark.parametrize("are_trained", [(False, True), (True, False)])
+@cases
 def test_the_group_of_unused_rows_that_stands_out_tells_candidates(are_trained):
     """Bytes that are invalid in UTF-8 are such a group, and padding the other."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -199,9 +199,7 @@ def test_a_torch_that_memory_is_too_small_for_is_not_called_broken(
         load_torch()
 
 
-@pytest.mark.parametrize(
-    ("patience", "notes"), [(0.0, ["loading torch", "done"]), (60.0, [])], ids=["short", "long"]
-)
+@cases
 def test_loading_that_takes_longer_than_patience_is_noted(monkeypatch, tmp_path, patience, notes):
     with_torch(monkeypatch, torch_of(tmp_path, code="import time; time.sleep(0.2)"))
     monkeypatch.setattr(build, "PATIENCE", patience)

@@ -16,6 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
+from torch.optim.sgd import sgd
 
 import embcli
 from embcli import errors
@@ -101,14 +102,18 @@ def plain(
     return Plain(first, shared.numpy(), target.numpy(), found, by_rows)
 
 
+PLAIN_SGD = {"weight_decay": 0, "momentum": 0, "dampening": 0, "nesterov": False, "maximize": False}
+
+
 def plain_layer(layer: Any, inputs: torch.Tensor, target: torch.Tensor, rate: float) -> PlainLayer:
     """Run a layer forwards and backwards, and take a step."""
-    optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
     output = layer(inputs)
     loss = torch.nn.functional.mse_loss(output, target)
     loss.backward()
     gradient = layer.weight.grad.clone()
-    optimizer.step()
+    # A torch.optim.SGD does this; to make one imports torch's compiler, which takes a second.
+    with torch.no_grad():
+        sgd([layer.weight], [layer.weight.grad], [None], lr=rate, **PLAIN_SGD)
     loss_after = torch.nn.functional.mse_loss(layer(inputs), target)
     return PlainLayer(
         output.detach().numpy(),

@@ -18,9 +18,8 @@ import pytest
 import tiktoken
 
 from embcli import formats, names
-from embcli.cli.app import command_line
 from tests.cases import cases, data
-from tests.runners import TIMEOUT, Child, InProcess
+from tests.runners import PARSERS, TIMEOUT, Child, InProcess
 
 FOLDER = Path(__file__).parents[1] / "completions"
 SCRIPTS = {
@@ -31,7 +30,6 @@ SCRIPTS = {
     "pwsh": FOLDER / "embcli.ps1",
 }
 
-COMMANDS = command_line().commands
 ENCODINGS = tiktoken.list_encoding_names()
 
 
@@ -39,7 +37,7 @@ def flags(command: str) -> set[str]:
     """Return all options of a command."""
     spellings = {
         flag
-        for option in COMMANDS[command].params
+        for option in PARSERS[command].params
         for flag in (*option.opts, *option.secondary_opts)
     }
     return {flag for flag in spellings if flag.startswith("-")} | {"-h", "--help"}
@@ -52,8 +50,8 @@ def beginning(start: str, known: Iterable[str]) -> set[str]:
 
 # What is typed, and all that the last word of it may become.
 CASES = {
-    "embcli ": set(COMMANDS),
-    "embcli --version ": set(COMMANDS),
+    "embcli ": set(PARSERS),
+    "embcli --version ": set(PARSERS),
     "embcli cache ": {"list", "clear"},
     "embcli lookup -": flags("lookup"),
     "embcli tokenize x --": beginning("--", flags("tokenize")),
@@ -237,7 +235,7 @@ def test_models_of_the_cache_complete(line, offered, in_process):
 @cases
 def test_a_place_that_bash_does_not_give_is_the_first(environment, in_process):
     ran = in_process.ok(_EMBCLI_COMPLETE="complete_bash", **environment)
-    assert set(ran.text.split()) == set(COMMANDS)
+    assert set(ran.text.split()) == set(PARSERS)
 
 
 # --- faults ---------------------------------------------------------------------------------------

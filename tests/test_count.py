@@ -237,7 +237,7 @@ def test_an_unreadable_file_is_noted_and_the_others_are_counted(in_process, monk
     assert [*counts.notes] == ["cannot count 'b.txt': Permission denied"]
 
 
-@pytest.mark.parametrize("options", [[], ["--lines"]])
+@cases
 def test_a_text_without_an_end_is_noted(options, in_process, monkeypatch):
     monkeypatch.setattr("embcli.verbs.count.LONGEST_TEXT", 1000)
     ran = in_process("count", "/dev/zero", *options, "-f", "csv")
@@ -259,11 +259,11 @@ def test_an_unreadable_folder_is_noted(in_process, monkeypatch):
     assert ran.err == "embcli: cannot count 'docs': Permission denied\n"
 
 
-def test_a_name_that_is_not_utf8_is_counted(process):
+def test_a_name_that_is_not_utf8_is_counted(in_process):
     Path(os.fsdecode(b"fol\xe9der")).mkdir()
     Path(os.fsdecode(b"fol\xe9der/na\xefve.txt")).write_text("Every effort\n")
     for words in (["-r", b"fol\xe9der"], [b"fol\xe9der/na\xefve.txt"]):
-        row = json.loads(process.ok("count", *words, "-f", "ndjson").out)
+        row = json.loads(in_process.ok("count", *words, "-f", "ndjson").out)
         assert row["file"] == r"fol\xe9der/na\xefve.txt"
         assert row["tokens"] == {"gpt2": 3}
 
@@ -287,8 +287,8 @@ def test_standard_input_is_counted_by_default_and_for_a_dash(in_process):
         assert row == {"file": "-", "tokens": {"gpt2": 7}, "characters": 23, "bytes": 23}
 
 
-def test_a_text_may_have_bytes_that_are_not_utf8(process):
-    ran = process("count", "--text", b"caf\xe9", "-f", "ndjson")
+def test_a_text_may_have_bytes_that_are_not_utf8(in_process):
+    ran = in_process("count", "--text", b"caf\xe9", "-f", "ndjson")
     assert json.loads(ran.out) == {
         "file": None,
         "tokens": {"gpt2": len(encodings.get("gpt2").encode("caf\ufffd"))},
@@ -325,7 +325,7 @@ def test_a_command_without_files_on_a_terminal_is_refused(terminal):
     assert "no FILE given and nothing is piped in, as in: embcli count book.txt" in ran.text
 
 
-@pytest.mark.parametrize("files", [1, 199, 200, 201, 300])
+@cases
 def test_a_long_page_leaves_out_rows_in_the_middle(in_process, files):
     lines = "".join(f"{number} effort\n" for number in range(files))
     page = in_process.ok("count", "--lines", stdin=lines).text

@@ -105,7 +105,7 @@ def test_a_picture_of_many_rows_has_torchs_numbers(in_process):
 SMALL = ("lookup", "--ids", "1,2", "--dim", "3", "--vocab", "6", "--draw")
 
 
-@pytest.mark.parametrize(("width", "titles_in_a_line"), [(93, 1), (94, 2)])
+@cases
 def test_a_picture_and_its_table_are_side_by_side_where_they_fit(
     in_process, width, titles_in_a_line
 ):

@@ -16,7 +16,7 @@ import torch
 
 import embcli
 from embcli import files, formats, names
-from embcli.cli.app import COMMANDS, command_line
+from embcli.cli.app import COMMANDS
 from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.files.families import FAMILIES
@@ -26,6 +26,7 @@ from embcli.verbs import explain as glossary
 from embcli.verbs.audit.finding import Level
 from embcli.wording import load_facts
 from tests.cases import cases, data
+from tests.runners import PARSERS
 from tests.transcripts import on_a_small_screen
 
 ROOT = Path(__file__).parents[1]
@@ -289,11 +290,14 @@ def unexplained(heading: str) -> set[str]:
 def is_explained(name: str) -> bool:
     """Return whether this is a name; some words of one would find an entry, too."""
     spelled = _spelled(name)
-    return bool({spelled, spelled.removesuffix("s")} & {_spelled(name) for name in NAMES})
+    return not SPELLED.isdisjoint({spelled, spelled.removesuffix("s")})
 
 
 def _spelled(name: str) -> str:
     return re.sub(r"[][\s_<|>-]", "", name).casefold()
+
+
+SPELLED = {*map(_spelled, NAMES)}
 
 
 @pytest.mark.parametrize("line", PAGES)
@@ -327,7 +331,7 @@ def test_each_variable_each_error_and_each_extra_is_explained():
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_each_option_is_explained_and_so_is_each_choice_where_the_option_is(verb):
-    command = command_line().commands[verb]
+    command = PARSERS[verb]
     context = command.make_context(verb, [], resilient_parsing=True)
     pages = [" ".join([*each.names, each.text, *examples_of(each)]) for each in ENTRIES]
     for option in command.params:

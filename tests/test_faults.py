@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from embcli import encodings
-from embcli.cli.app import command_line
 from embcli.errors import ran_out
 from tests.cases import cases
-from tests.runners import TIMEOUT, limited
+from tests.runners import PARSERS, TIMEOUT, limited
 
 TOY = ("--vocab", "6", "--dim", "3", "--context-length", "4")
 FAILS = "raise OSError('a\\nlibrary is\\x1b[2J broken')"
@@ -264,18 +263,17 @@ GOOD = [
     "cosine",
 ]
 INPUTS = ["", "hi", "1 2", "\x00\ufeff"]
-COMMANDS = command_line().commands
 LARGE = ("weights", "audit", "lookup", "neighbors")  # verbs that would read all rows of GPT-2
 
 
 def any_words(chance: random.Random) -> list[str]:
     """Return a verb with some of its options, whose values may be anything."""
-    verb = chance.choice([*sorted(set(COMMANDS) - {"tour"}), "lookpu"])
+    verb = chance.choice([*sorted(set(PARSERS) - {"tour"}), "lookpu"])
     words = [verb]
     if verb in LARGE:
         words += ["--vocab", "100", "--dim", "3"]
 
-    known = COMMANDS.get(verb, COMMANDS["lookup"]).params
+    known = PARSERS.get(verb, PARSERS["lookup"]).params
     for option in chance.choices(known, k=chance.choice([0, 1, 1, 2, 4])):
         if option.opts[0].startswith("-"):
             words.append(chance.choice(option.opts))

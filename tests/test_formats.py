@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 import embcli as package
 from embcli import encodings
-from embcli.cli.app import COMMANDS, command_line
+from embcli.cli.app import COMMANDS
 from embcli.cli.command import NUMBERS, PAGE
 from embcli.formats import CONTENTS, FORMATS, FormatName
 from embcli.result import _WITHOUT_BARE, PageStyle
@@ -28,6 +28,7 @@ from embcli.seeded_layers.seeded import Seeded
 from embcli.wording import load_facts
 from tests.oracles import assert_same_bits, live, normal
 from tests.readers import float32, from_json, from_ndjson
+from tests.runners import PARSERS
 
 Row = dict[str, Any]
 
@@ -136,7 +137,7 @@ def test_each_verb_has_a_row_for_its_content_and_for_what_its_page_leaves_out():
 
 
 def test_each_suggestion_is_of_an_option_that_a_page_names():
-    options = {each.name for one in command_line().commands.values() for each in one.params}
+    options = {each.name for one in PARSERS.values() for each in one.params}
     sources = Path(package.__file__).parent.glob("[pv]*/**/*.py")  # page, positions, verbs
     named = {*re.findall(r'"(\w+)"', "".join(map(Path.read_text, sources)))}
     suggested = load_facts("suggestions.json")["options"].keys()

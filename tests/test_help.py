@@ -15,27 +15,26 @@ from typing import get_args
 import pytest
 
 from embcli.cli import options
-from embcli.cli.app import command_line
 from embcli.names import Variable
 from embcli.wording import load_facts
 from tests.cases import cases, data
+from tests.runners import PARSERS
 from tests.transcripts import answered, assert_height, printed
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = command_line().commands
-PARAMETERS = {each.name for command in COMMANDS.values() for each in command.params}
+PARAMETERS = {each.name for command in PARSERS.values() for each in command.params}
 SENTENCES = ("Sentence", "Error")  # how the names of classes end that take a template
 # Functions whose first value is the name of a parameter.
 CHECKS = ("Parameter", "check_choice", "check_choices", "check_number", "whole_number")
 PANELS = ("Input", "Model", "View", "Output")
 MOST_OPTIONS = 30
-NAMED_OPTION = rf"(?:\b({'|'.join(COMMANDS)})(?: [A-Z]\w*)* )?(?<![\w-])(--[a-z][a-z-]+)"
+NAMED_OPTION = rf"(?:\b({'|'.join(PARSERS)})(?: [A-Z]\w*)* )?(?<![\w-])(--[a-z][a-z-]+)"
 
 
 # --- the pages ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("verb", PARSERS)
 def test_the_help_of_a_command_has_its_examples_above_its_options_as_they_are_typed(
     in_process, snapshot, verb
 ):
@@ -44,7 +43,7 @@ def test_the_help_of_a_command_has_its_examples_above_its_options_as_they_are_ty
     snapshot(f"{verb}/help.txt", page)
     assert "…" not in page  # as in a default that is cut
     above, _, below = page.partition("╭─")
-    for example in re.findall(r"\[not dim\](.*)\[/\]", COMMANDS[verb].help):
+    for example in re.findall(r"\[not dim\](.*)\[/\]", PARSERS[verb].help):
         assert example in above
         assert example not in below
 
@@ -64,17 +63,17 @@ def test_embcli_alone_prints_a_screen_and_leaves_a_line_to_type_in(in_process, s
     assert_height(page, 23)
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("lookup", "--help")])
+@cases
 def test_a_width_that_no_terminal_has_is_limited(in_process, words):
     lines = in_process.ok(*words, COLUMNS="99999999").text.splitlines()
 
     assert max(map(len, lines)) <= 1000
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("verb", PARSERS)
 def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb, monkeypatch):
     monkeypatch.setattr(options, "spellings", {})  # No command line has been read.
-    own = [each for each in COMMANDS[verb].params if each.opts[0].startswith("-")]
+    own = [each for each in PARSERS[verb].params if each.opts[0].startswith("-")]
 
     assert len(own) <= MOST_OPTIONS
     for option in own:
@@ -87,7 +86,7 @@ def test_the_options_of_a_command_are_few_and_each_is_in_a_panel(verb, monkeypat
 
 
 def test_what_stands_for_a_choice_names_all_of_it():
-    shown = [each for command in COMMANDS.values() for each in command.params if each.metavar]
+    shown = [each for command in PARSERS.values() for each in command.params if each.metavar]
     choices = {
         each.metavar: [*each.type.choices] for each in shown if hasattr(each.type, "choices")
     }
@@ -97,7 +96,7 @@ def test_what_stands_for_a_choice_names_all_of_it():
 
 
 def test_no_words_are_of_an_option_that_is_gone():
-    names = {verb: {each.name for each in COMMANDS[verb].params} for verb in COMMANDS}
+    names = {verb: {each.name for each in PARSERS[verb].params} for verb in PARSERS}
     for owner, words in load_facts("options.json").items():
         assert words.keys() <= names.get(owner, PARAMETERS), owner
 
@@ -114,7 +113,7 @@ def test_a_default_in_the_help_is_what_is_done_without_the_option(in_process, li
 def test_words_name_options_that_there_are_and_of_the_command_before_them():
     """A command, words in capitals, and an option: `diff BASE TUNED --tokens` in a sentence."""
     known = {"": {*data(__name__)["flags of others"]}}
-    for verb, command in COMMANDS.items():
+    for verb, command in PARSERS.items():
         known[verb] = {"--help"}.union(*(each.opts for each in command.params))
         known[""] |= known[verb]
     unknown = []
@@ -149,7 +148,7 @@ def test_sentences_name_parameters_that_there_are():
 def examples() -> list[str]:
     """Return the command lines above the options of each command."""
     found = []
-    for command in COMMANDS.values():
+    for command in PARSERS.values():
         found += re.findall(r"\[not dim\](.*)\[/\]", command.help)
     return found
 

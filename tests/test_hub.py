@@ -122,7 +122,7 @@ def test_a_folder_with_several_models_is_refused(tmp_path):
         located(str(tmp_path))
 
 
-@pytest.mark.parametrize("numbers", [(1, 2, 3), (2,)])
+@cases
 def test_parts_of_a_model_without_an_index_are_told_so(numbers, tmp_path):
     for number in numbers:
         (tmp_path / f"model-0000{number}-of-00003.safetensors").touch()

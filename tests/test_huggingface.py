@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -137,9 +138,12 @@ def suffixed() -> Tokenizer:
 
 
 @cache
-def gpt2() -> Tokenizer:
-    """Return GPT-2's vocabulary as a tokenizer.json has it: two tokens of one are a merge."""
-    ranks = encodings.get("gpt2").tiktoken._mergeable_ranks
+def gpt2(size: int | None = None) -> Tokenizer:
+    """Return GPT-2's vocabulary as a tokenizer.json has it: two tokens of one are a merge.
+
+    With a size it has only the first tokens.
+    """
+    ranks = dict(islice(encodings.get("gpt2").tiktoken._mergeable_ranks.items(), size))
     vocabulary = {}
     merges = []
     for token, rank in ranks.items():

@@ -143,15 +143,17 @@ def test_what_makes_no_vocabulary_is_refused(name, reason, tmp_path):
         encodings.get(name).encode("Zoe")
 
 
-def test_commands_take_a_text_as_encoding(process):
-    shown = process("tokenize", "the lamp. Zoe", "--encoding", "words:story", "-f", "ids")
+def test_commands_take_a_text_as_encoding(in_process, process):
+    shown = in_process("tokenize", "the lamp. Zoe", "--encoding", "words:story", "-f", "ids")
     assert shown.text.split() == ["118", "79", "4", "146"]
     piped = process("tokenize", "a b", "--encoding", "words:-", "-f", "ids", stdin=b"b a c\n")
     assert piped.text.split() == ["0", "1"]
-    both = process("tokenize", "--encoding", "bpe:-:300", stdin=b"b a c\n")
+    both = in_process("tokenize", "--encoding", "bpe:-:300", stdin=b"b a c\n")
     assert both.status == 2
     assert "no TEXT given" in both.err
-    counted = process("count", "--text", "the lamp", "--encoding", "gpt2,words:story,bpe:story:400")
+    counted = in_process(
+        "count", "--text", "the lamp", "--encoding", "gpt2,words:story,bpe:story:400"
+    )
     assert re.search(r"\b2 +2 +3\b", counted.text)
 
 

@@ -306,7 +306,7 @@ def test_a_signal_that_is_ignored_stays_so(process, old, long_file):
 # --- terminals and closed streams -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [(), ("-o", "/dev/tty")], ids=["stdout", "tty"])
+@cases
 def test_text_on_its_way_to_a_terminal_is_made_safe(terminal, options):
     ids = encodings.get("gpt2").encode("\x9b2J\u202eש\r").tolist()
     words = [str(token_id) for token_id in ids]

@@ -158,7 +158,7 @@ def test_a_file_that_the_system_refuses_is_named_and_standard_output_is_not_blam
 # --- names that reach no terminal raw -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_terminal", [False, True], ids=["pipe", "terminal"])
+@cases
 @pytest.mark.parametrize("command", ["info", "cache", "cache clear"])
 def test_the_cache_folder_is_shown_safe(
     in_process,

@@ -142,7 +142,7 @@ def test_dots_and_the_next_label_of_a_heat_map_are_lines_of_their_own(in_process
     assert re.findall(r'x="0" y="(\S+)" .+>(?:&#160;⋮|80)<', svg) == ["239.6", "264"]
 
 
-@pytest.mark.parametrize("heat", [(), ("--heat",)])
+@cases
 def test_tables_beside_each_other_begin_at_the_same_line(in_process, heat):
     """Neither has a heading that is wrapped."""
     command = "positions rotary --dim 128 --ids 49999 --slide Angles -f svg"

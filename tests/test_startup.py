@@ -9,12 +9,11 @@ import sys
 
 import pytest
 
-from embcli.cli.app import command_line
+from embcli.cli.app import COMMANDS
 from tests.cases import data
 from tests.runners import TIMEOUT
 
 HEAVY = {"torch", "numpy", "tiktoken", "rich"}
-VERBS = list(command_line().commands)
 LAYER = "--vocab 7 --dim 5 --context-length 9 --seed 4321"
 
 RUN_ALL = """
@@ -61,7 +60,7 @@ def assert_imports_no_more(allowed: dict[str, list[str]]) -> None:
 
 
 def test_help_imports_nothing_heavy_but_what_draws_it():
-    drawn = ["--help", *(f"{verb} -h" for verb in VERBS)]
+    drawn = ["--help", *(f"{verb} -h" for verb in COMMANDS)]
     allowed = {"--version": [], "--show-completion zsh": []}
 
     assert_imports_no_more(allowed | {command: ["rich"] for command in drawn})

@@ -7,8 +7,9 @@ writes the result, and gives the exit status. The tour takes the same results wi
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from embcli.atomic import refuse_replacing
 from embcli.cli import groups
@@ -32,26 +33,27 @@ NUMBERS = (groups.Precision, groups.Heat, *BARE)
 FILE = (groups.File,)
 
 
-class Command(NamedTuple):
+class Command:
     """A function that has the name of its verb, and the groups that say where its result goes.
 
     A function without a result, such as a full screen, returns the exit status itself.
     """
 
-    function: Function
-    view: tuple[type[groups.OptionGroup], ...] = ()
+    def __init__(self, function: Function, view: tuple[type[groups.OptionGroup], ...] = ()) -> None:
+        self.function = function
+        self.verb = function.__name__
+        self.view = view
 
-    @property
+    @cached_property
     def flags(self) -> list[inspect.Parameter]:
         """The parameters that Typer sees: the fields of each group in its place."""
         found = []
-        verb = self.function.__name__
         for parameter in inspect.signature(self.function).parameters.values():
             if _is_group(parameter.annotation):
                 found += parameter.annotation.flags()
             else:
                 found.append(
-                    as_flag(parameter.name, parameter.annotation, parameter.default, [verb])
+                    as_flag(parameter.name, parameter.annotation, parameter.default, [self.verb])
                 )
         for group in self.view:
             found += group.flags()
@@ -82,7 +84,8 @@ class Command(NamedTuple):
     def write(self, options: Options) -> Status:
         """Write the result where the options say; return the exit status."""
         if "output" not in options:
-            return self.call(options) or 0
+            status: Status = self.call(options)
+            return status
         return self._output(options).write(self.call(options))
 
     def _output(self, options: Options) -> "ResultWriter":
@@ -98,7 +101,7 @@ class Command(NamedTuple):
         if name is not None:
             path = Path(name)
             refuse_replacing(path, self._read_by_name(options))
-        content = content_of(self.function.__name__, options)
+        content = content_of(self.verb, options)
         if content == "text":
             return ResultWriter(path=path)
         style = PageStyle(**_style_options(options))

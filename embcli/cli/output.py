@@ -88,12 +88,10 @@ class ResultWriter:
                 return True
             case "never":
                 return False
-            case "auto" if os.environ.get("NO_COLOR"):
-                return False
             case "auto":
-                return bool(os.environ.get("FORCE_COLOR")) or (
-                    self._on_a_terminal and os.environ.get("TERM") != "dumb"
-                )
+                is_fit = self._on_a_terminal and os.environ.get("TERM") != "dumb"
+                is_forced = bool(os.environ.get("FORCE_COLOR"))
+                return not os.environ.get("NO_COLOR") and (is_forced or is_fit)
 
     def show(self, page: RenderableType) -> None:
         """Write a page as a table, as wide as the style or the terminal says."""

@@ -87,7 +87,10 @@ class Encoding(ABC):
         """
 
     def decode(self, ids: np.ndarray) -> bytes:
-        return b"".join(self.token_bytes(token_id) or b"" for token_id in ids.data)
+        joined = bytearray()  # bytes.join takes 80 bytes for each token.
+        for token_id in ids.data:
+            joined += self.token_bytes(token_id) or b""
+        return bytes(joined)
 
     def restored(self, ids: np.ndarray) -> str:
         """Return the text that a model writes by IDs, (T,), which leaves out special tokens."""

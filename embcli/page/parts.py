@@ -27,7 +27,7 @@ from embcli.page.medium import medium_of
 from embcli.selection import Excerpt
 from embcli.wording import in_line
 
-_NARROWEST = 29  # cells of a product beside a factor: an ID, two numbers, and dots
+_NARROWEST = 36  # cells of a product beside a factor: its title, or an ID and some numbers
 _OTHER_LINES = 12  # lines of a page beside its longest table
 
 
@@ -232,7 +232,7 @@ class Product(Flow):
     """The blocks of two matrices and their product, as one multiplies on paper.
 
     The right factor is above the product, which has its columns, and the left factor beside the
-    product, which has its rows. Without room for two numbers there, they are a flow.
+    product, which has its rows. Without room for some numbers there, they are a flow.
     """
 
     def _rows(self, console: Console, options: ConsoleOptions) -> list[list[tuple[Group, int]]]:

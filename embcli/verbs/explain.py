@@ -200,7 +200,7 @@ def explain(word: str | None = None) -> Explanations:
     answers = _answers(asked)
     if not any(asked in entry.phrases for entry in near):
         sides = [_answers(_asked_words(side)) for side in _COMPARING.split(question, 1)]
-        both = [*dict.fromkeys(chain(*sides))]
+        both = list(dict.fromkeys(chain(*sides)))
         if all(sides) and len(both) == 2:
             answers = both
     if answers:
@@ -253,6 +253,7 @@ def _answers(asked: frozenset[str]) -> list[Entry]:
     return leading if len(leading) <= 2 else []
 
 
+@cache
 def _nearest(asked: frozenset[str]) -> dict[Entry, float]:
     """Return the entries near to a question, at most five, the nearest first: how near each is.
 

@@ -207,12 +207,12 @@ ENDLESS_NAME = b"cos\n" + b"x" * 30_000 + b"\n."
 KEYS_IN_KEYS = b"})" + b"\x85" * 100_000 + b"Ns."
 VALUES_IN_VALUES = b"}K\1)" + b"\x85" * 100_000 + b"s."
 MANY_OPCODES = b"N" * (1 << 22) + b"."
-KEYS_OF_ONE_HASH = b"}(" + b"".join(map(key_of_hash_0, range(60_000))) + b"u."
+KEYS_OF_ONE_HASH = b"}(" + b"".join(map(key_of_hash_0, range(20_000))) + b"u."
 LONG_NAME = b"X" + struct.pack("<I", 10_000) + b"x" * 10_000
 LONG_NAMES_OFTEN = b"}" + LONG_NAME + b"]q\0(" + b"]" * 100_000 + b"es."
-# A dtype of torch with a name of a megabyte, asked for 300,000 times.
+# A dtype of torch with a name of a megabyte, asked for 100,000 times.
 LONG_DTYPE = b"X" + struct.pack("<I", 1 << 20) + b"int8_" + b"x" * ((1 << 20) - 5)
-LONG_DTYPES_OFTEN = b"X\5\0\0\0torchq\0" + LONG_DTYPE + b"q\1" + b"h\0h\1\x93" * 300_000 + b"."
+LONG_DTYPES_OFTEN = b"X\5\0\0\0torchq\0" + LONG_DTYPE + b"q\1" + b"h\0h\1\x93" * 100_000 + b"."
 FUNCTION_OF_A_FUNCTION = b"ctorch._tensor\n_rebuild_from_type_v2\nq\0(h\0N(h\0N)NtNtR."
 
 

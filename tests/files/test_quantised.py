@@ -266,7 +266,7 @@ def test_integers_of_an_array_are_rows_with_a_note(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int8])
 @pytest.mark.parametrize("dtype_of_weights", [np.float64, np.float32, np.float16])
-@pytest.mark.parametrize("parts", [("mapping",), ("weights",), ("mapping", "weights")])
+@cases
 def test_rows_of_a_static_model_follow_its_mapping_and_its_weights(
     tmp_path, dtype, dtype_of_weights, parts
 ):

@@ -206,7 +206,7 @@ DTYPES += ["int8", "uint8", "int16", "uint32", "int64"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 5)])
+@cases
 def test_a_header_that_is_written_is_read_by_the_library(dtype, shape):
     values = np.ones(shape, dtype)
     first = header({"first": (dtype, shape), "second": ("int64", (1,))}, {"of": "test"})

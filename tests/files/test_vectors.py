@@ -78,7 +78,7 @@ def words_of(path: str) -> list[str]:
 # --- rows and words -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["\n", " \n", "\r\n", "\t\n", "  \n"], ids=repr)
+@cases
 @pytest.mark.parametrize("header", [False, True])
 def test_rows_and_words_of_text_are_those_of_the_file(header, end):
     values = matrix(len(WORDS), 5)
