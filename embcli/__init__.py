@@ -75,7 +75,7 @@ def __getattr__(name: str) -> object:
     if name not in __dir__():
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}; "
-            "verbs are methods of a model: embcli.seeded().lookup('Hi')"
+            f"if it is a verb, a model has it: embcli.seeded().{name}(...)"
         )
     home = _HOMES.get(name, "embcli.errors")
     return getattr(import_module(home), name)
