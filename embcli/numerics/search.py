@@ -120,9 +120,7 @@ def _scores(
     """Return the score of each row, (n,) float64; each row is summed by itself."""
     match metric:
         case "l2":
-            differences = rows - query
-            np.square(differences, out=differences)
-            return np.asarray(np.sqrt(differences.sum(axis=1)))
+            return np.asarray(np.linalg.norm(rows - query, axis=1))
         case "dot" | "cosine":
             products: np.ndarray = (rows * query).sum(axis=1)
             if metric == "cosine":

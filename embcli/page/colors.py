@@ -144,7 +144,7 @@ class ColorScale(NamedTuple):
 
     def from_least(self, values: np.ndarray) -> ColorScale:
         """Return the scale from the least number, unless some are negative or all are equal."""
-        least = float(values.min(initial=self.limit))
+        least = float(values.min())
         return self._replace(least=least) if 0 < least < self.limit else self
 
     def levels(self, values: np.ndarray, count: int) -> np.ndarray:
