@@ -12,8 +12,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 import embcli
@@ -25,8 +24,7 @@ from tests.cases import cases
 from tests.readers import from_ndjson
 from tests.runners import TIMEOUT
 from tests.test_huggingface import SENTENCES, Saved, loaded, saved
-from tests.test_vocabularies import GPT2, bytes_level, written
-from tests.test_vocabularies import WORDS as OF_GGUF
+from tests.test_vocabularies import GPT2, WORDS as OF_GGUF, bytes_level, written
 from tests.transcripts import in_a_folder_of_its_own, session
 
 __all__ = ["in_a_folder_of_its_own", "saved"]  # fixtures

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from tiktoken import model
 from tiktoken_ext import openai_public
 

@@ -21,8 +21,7 @@ import numpy as np
 import pexpect
 import pyte
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from textual import constants
 
 import embcli

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -25,8 +24,7 @@ from embcli.verbs.merges import Merges
 from embcli.verbs.merges.tree import tree_rows
 from tests.cases import cases
 from tests.test_dialects import BYTES, PAIR_MODEL, UNIGRAM_MODEL, sentencepiece
-from tests.test_huggingface import MADE, saved
-from tests.test_huggingface import SENTENCES as TRAINED
+from tests.test_huggingface import MADE, SENTENCES as TRAINED, saved
 from tests.test_vocabularies import (
     ADDED,
     BYTE,

@@ -18,8 +18,7 @@ from itertools import groupby, pairwise
 import numpy as np
 import pyte
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from hypothesis.extra import numpy as arrays
 from markdown_it import MarkdownIt
 from rich.cells import cell_len

@@ -8,8 +8,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 
 import embcli
 from embcli.errors import LayerError

@@ -7,8 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 import embcli
 from embcli.errors import InputError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from embcli.verbs.compare.pair import Pair, differences, judge

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import safetensors.numpy
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 import embcli
 from embcli.errors import Notes, OutputError

@@ -779,8 +779,7 @@ def info(
     # the models on this machine
     embcli info --models
     """
-    from embcli.verbs.info import info as info_of_model
-    from embcli.verbs.info import local_models, this_machine
+    from embcli.verbs.info import info as info_of_model, local_models, this_machine
 
     is_of_model = named is not None or model.is_of_file
     if models and is_of_model:

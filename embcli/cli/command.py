@@ -73,7 +73,10 @@ class Command:
         arguments = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
             group = parameter.annotation
-            arguments[name] = group(options) if _is_group(group) else options[name]
+            if _is_group(group):
+                arguments[name] = group(options)
+            else:
+                arguments[name] = options[name]
         return self.function(**arguments)
 
     def result(self, options: Options) -> "Result":

@@ -129,7 +129,8 @@ class ResultWriter:
                 yield written
                 text = written.getvalue().decode(errors="backslashreplace")
                 text = text.replace("\r\n", "\n")  # lines of csv end so
-                file.write((printable(text).removesuffix("\n") + "\n").encode())
+                text = printable(text).removesuffix("\n")
+                file.write(f"{text}\n".encode())
             file.flush()
             if self.path is not None:
                 refuse_replacing(self.path, opened_files)

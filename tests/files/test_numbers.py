@@ -9,8 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from embcli.files.numbers import (
     BFLOAT16,
