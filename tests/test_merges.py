@@ -309,6 +309,6 @@ def test_merging_stops_where_no_two_neighbours_have_a_merge(in_process):
     page = in_process.ok("tokenize", "so strawberry,strawberry", "--merges").text
     parts = ["st", "raw", "berry"]
 
-    assert page.endswith(f"\nMerging stops at {' + '.join(parts)}: no merge joins two of these.\n")
+    assert page.endswith(f"\nMerging stops when no merge is left, as at {' + '.join(parts)}.\n")
     for left, right in pairwise(parts):
         assert len(embcli.seeded().tokenize(left + right).ids) == 2

@@ -231,7 +231,7 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
     lines = _slide_lines(page, medium)
     if len(lines) > SLIDE_LINES:
         wrong = "this page has {count} lines, and a slide has room for {most}; {fewer}"
-        if len(_lines(frame.bare, SLIDE_COLUMNS, medium)) <= SLIDE_LINES:
+        if len(_slide_lines(frame.bare, medium)) <= SLIDE_LINES:
             wrong += ", or {bare}"
         raise OutputError(wrong, count=len(lines), most=SLIDE_LINES, fewer=frame.fewer_lines)
     heading = title(frame.heading)

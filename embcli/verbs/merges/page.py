@@ -70,13 +70,13 @@ def _size(result: Merges) -> str:
 
 
 def _stop(result: Merges) -> RenderResult:
-    """Yield why merging stops, for the first piece that becomes several tokens."""
+    """Yield why merging stops, with the first piece that becomes several tokens."""
     stopped = [piece for piece in result.pieces if len(piece.ids) > 1]
     if not stopped:
         return
     tokens = result.tokens.bytes_of(np.array(stopped[0].ids))
     first_tokens = first_of(map(shown, tokens), _MOST_NAMED_TOKENS, " + ")
-    yield safe_text(f"Merging stops at {first_tokens}: no merge joins two of these.", "dim")
+    yield safe_text(f"Merging stops when no merge is left, as at {first_tokens}.", "dim")
 
 
 def _table(result: Merges) -> RenderResult:
