@@ -217,6 +217,7 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 
 def test_each_command_format_finding_and_dtype_is_explained():
     assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS, *get_args(Level)}
+    assert [kind for kind in FAULTS if "audit" not in str(glossary.explain(kind))] == []
     assert {f"unused.{reason}" for reason in get_args(names.Unused)} <= {*NAMES}
     words = re.findall(r"\w+", entry_of("formats").text)
     assert {*formats.FORMATS, *formats.ALIASES} <= {*words}
