@@ -89,7 +89,7 @@ def of_starts() -> Iterator[Case]:
     }
     yield Case("--help", HELP, plain("help", "--help"), 1.3, runs=15)
     yield Case("completion", EMBCLI, plain("help"), 1.0, runs=15, environment=completing)
-    yield Case("lookup, kept", KEPT, IMPORT_TORCH, 0.25, runs=7)
+    yield Case("lookup, kept", KEPT, IMPORT_TORCH, 0.18, runs=7)
     drawn = plain("lookup", "r50k_base", "256", TEXT)
     yield Case("lookup, nothing kept", KEPT, drawn, 1.15, forget=True)
     small = embcli("weights --vocab 6 --dim 3")
