@@ -6,7 +6,7 @@ itself, so that equal rows have equal scores wherever they are; the scores decid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from embcli.names import METRICS, Metric
 from embcli.numerics.statistics import NumberedBlock, numbered_blocks
 
 _BLOCK_VALUES = 1 << 18
-_NO_IDS = np.empty(0, np.int64)
 
 
 class Ranking(NamedTuple):
@@ -52,44 +51,13 @@ def nearest(
     ascending, or None for all. `excluded` has the IDs that are not allowed as answers, for each
     query; they are ranked apart.
     """
+    empty = Ranking(np.empty(0, np.int64), np.empty(0))
+    rankings = [empty] * len(queries)
+    left_out = [empty] * len(queries)
+    not_finite = [empty.ids]
+    zero = [empty.ids]
     searched = layer.shape[0] if among is None else len(among)
-    blocks = watch(_blocks(layer, among), searched, lambda block: len(block[0]))
-    rankings, not_finite, zero = _ranked(blocks, queries, k, metric, excluded)
-    left_out = []
-    for query, ids in zip(queries, excluded, strict=True):
-        left_out_ids = np.unique(ids) if among is None else np.intersect1d(ids, among)
-        left_out_blocks = _blocks(layer, left_out_ids)
-        (ranking,), _, _ = _ranked(left_out_blocks, [query], len(left_out_ids), metric, [_NO_IDS])
-        left_out.append(ranking)
-    return Search(rankings, left_out, searched, not_finite, zero)
-
-
-def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[NumberedBlock]:
-    """Yield the rows to search after their IDs."""
-    if among is None:
-        yield from numbered_blocks(layer)
-        return
-    layer.load()
-    step = max(_BLOCK_VALUES // layer.shape[1], 1)
-    for ids in np.split(among, range(step, len(among), step)):
-        yield ids, layer.rows(ids)
-
-
-def _ranked(
-    blocks: Iterable[NumberedBlock],
-    queries: list[np.ndarray],
-    k: int,
-    metric: Metric,
-    excluded: list[np.ndarray],
-) -> tuple[list[Ranking], np.ndarray, np.ndarray]:
-    """Return the first k rows of blocks for each query, and the IDs of the rows without a score.
-
-    The latter are not finite, or zero under cosine, (n,) int64 each.
-    """
-    rankings = [Ranking(_NO_IDS, np.empty(0)) for _ in queries]
-    not_finite = [_NO_IDS]
-    zero = [_NO_IDS]
-    for ids, block in blocks:
+    for ids, block in watch(_blocks(layer, among), searched, lambda block: len(block[0])):
         with np.errstate(invalid="ignore"):  # non-finite rows are found below
             rows = block.astype(np.float64)
             squared_lengths = np.square(rows).sum(axis=1)
@@ -103,15 +71,33 @@ def _ranked(
         squared_lengths = squared_lengths[has_score]
 
         for number, query in enumerate(queries):
-            is_allowed = ~np.isin(ids, excluded[number])
-            scores = _scores(rows, squared_lengths, query, metric)[is_allowed]
-            before = rankings[number]
-            all_ids = np.concatenate([before.ids, ids[is_allowed]])
-            all_scores = np.concatenate([before.scores, scores])
-            distances = all_scores if METRICS[metric].is_distance else -all_scores
-            order = np.lexsort((all_ids, distances))[:k]
-            rankings[number] = Ranking(all_ids[order], all_scores[order])
-    return rankings, np.concatenate(not_finite), np.concatenate(zero)
+            scored = Ranking(ids, _scores(rows, squared_lengths, query, metric))
+            is_excluded = np.isin(ids, excluded[number])
+            rankings[number] = _merged(rankings[number], scored, ~is_excluded, metric, k)
+            left_out[number] = _merged(left_out[number], scored, is_excluded, metric)
+    return Search(rankings, left_out, searched, np.concatenate(not_finite), np.concatenate(zero))
+
+
+def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[NumberedBlock]:
+    """Yield the rows to search after their IDs."""
+    if among is None:
+        yield from numbered_blocks(layer)
+        return
+    layer.load()
+    step = max(_BLOCK_VALUES // layer.shape[1], 1)
+    for ids in np.split(among, range(step, len(among), step)):
+        yield ids, layer.rows(ids)
+
+
+def _merged(
+    before: Ranking, scored: Ranking, chosen: np.ndarray, metric: Metric, k: int | None = None
+) -> Ranking:
+    """Return the first k of ranked rows and of the chosen ones of other rows, (n,) bool; or all."""
+    ids = np.concatenate([before.ids, scored.ids[chosen]])
+    scores = np.concatenate([before.scores, scored.scores[chosen]])
+    distances = scores if METRICS[metric].is_distance else -scores
+    order = np.lexsort((ids, distances))[:k]
+    return Ranking(ids[order], scores[order])
 
 
 def _scores(
