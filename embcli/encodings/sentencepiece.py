@@ -1,8 +1,7 @@
 """SentencePiece's `tokenizer.model` as an encoding.
 
 The package `sentencepiece` splits a text, and protobuf reads the file with its
-sentencepiece_model.proto: the bytes of tokens, and their scores for the merges page. The file is
-read when the first token or text is needed.
+sentencepiece_model.proto: the bytes of tokens, and their scores for the merges page.
 """
 
 from __future__ import annotations
@@ -45,13 +44,16 @@ _BPE = 2
 class SentencePieceEncoding(VocabularyEncoding):
     """A model's own pieces; control tokens and the unknown one are found by their names."""
 
+    unknown_id: int
+
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = in_data(name)
-
-    @cached_property
-    def _model(self) -> Any:
-        return _read_model(Binary(self.path))
+        self._model = _read_model(Binary(path))
+        normalizer = self._model.normalizer_spec
+        self.adds_space = bool(normalizer.add_dummy_prefix)
+        self.joins_spaces = bool(normalizer.remove_extra_whitespaces)
+        self.unknown_id = [piece.type for piece in self._model.pieces].index(UNKNOWN)
 
     @property
     def names(self) -> list[str]:
@@ -68,18 +70,6 @@ class SentencePieceEncoding(VocabularyEncoding):
             "it is not a SentencePiece model",
             lambda: sentencepiece.SentencePieceProcessor(model_proto=data),
         )
-
-    @property
-    def adds_space(self) -> bool:  # type: ignore[override]
-        return bool(self._model.normalizer_spec.add_dummy_prefix)
-
-    @property
-    def joins_spaces(self) -> bool:  # type: ignore[override]
-        return bool(self._model.normalizer_spec.remove_extra_whitespaces)
-
-    @cached_property
-    def unknown_id(self) -> int:  # type: ignore[override]
-        return [piece.type for piece in self._model.pieces].index(UNKNOWN)
 
     @property
     def vocabulary_size(self) -> int:

@@ -180,7 +180,7 @@ class TiktokenEncoding(VocabularyEncoding):
 
 
 class RankFileEncoding(TiktokenEncoding):
-    """The encoding of a file of tokens by rank, which is read for the first token or text.
+    """The encoding of a file of tokens by rank.
 
     Without a pattern it has tokens, but cannot split a text.
     """
@@ -188,26 +188,11 @@ class RankFileEncoding(TiktokenEncoding):
     def __init__(self, path: Path, name: str) -> None:
         self.name = in_data(name)
         self.path = path
-
-    @cached_property
-    def _content(self) -> Vocabulary:
-        binary = Binary(self.path)
+        binary = Binary(path)
         start = binary.read(0, 64).lstrip()
-        return _read_tekken(binary) if start.startswith(b"{") else _read_ranks(binary)
-
-    @property
-    def splits(self) -> bool:  # type: ignore[override]
-        return self.definition.pattern != ""
-
-    @cached_property
-    def definition(self) -> Definition:  # type: ignore[override]
-        definition, _ = self._content
-        return definition
-
-    @cached_property
-    def ids(self) -> Ids:
-        _, ids = self._content
-        return ids
+        read = _read_tekken if start.startswith(b"{") else _read_ranks
+        self.definition, self.ids = read(binary)
+        self.splits = self.definition.pattern != ""
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         if not self.splits:
