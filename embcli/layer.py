@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -188,31 +188,27 @@ class Layers(dict[str, "Layer"]):
         self.origin = origin
 
 
-class Source(Protocol):
+class Source(ABC):
     """A place that layers come from; it knows their shapes before it draws or reads them."""
 
+    encoding: Encoding | None  # the one whose tokens the rows of the token layer stand for
+    recipe: Recipe | None = None  # how token rows become what the first block reads, if known
+    orphan_norm: str = ""  # a norm beside the token matrix, if nothing says how to apply it
+
     @property
+    @abstractmethod
     def origin(self) -> Origin:
         """The origin before a layer is open; that of open layers says more."""
 
-    @property
-    def encoding(self) -> Encoding | None:
-        """The encoding whose tokens the rows of the token layer stand for."""
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """How token rows become what the first block reads, if the model says so."""
-
-    @property
-    def orphan_norm(self) -> str:
-        """A norm beside the token matrix, if nothing says how to apply it."""
-
     def resized(self, context_length: int) -> Source:
         """Return a source whose position layer has another length, if it is seeded."""
+        return self
 
+    @abstractmethod
     def shape(self, name: str) -> MatrixShape | None:
         """Return the shape of the `token`, `position` or `head` layer; None if there is none."""
 
+    @abstractmethod
     def open(self, wanted: Wanted, notes: Notes) -> Layers:
         """Return the named layers; for each, the IDs that will be asked for, or None for any.
 

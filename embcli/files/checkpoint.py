@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from embcli.binary import JsonObject, quoted
-from embcli.encodings import Encoding
 from embcli.encodings.encoding import sibling_json
 from embcli.errors import InputError, Notes
 from embcli.files import open_named
@@ -24,7 +23,7 @@ from embcli.files.quantised import INTEGERS, UnpackedTensors
 from embcli.files.recipes import PARAMETER_NAMES, recipe_of
 from embcli.files.roles import Roles, equal_rows
 from embcli.files.tensors import Tensor, computed_layer
-from embcli.layer import Layer, Layers, Origin, Wanted
+from embcli.layer import Layer, Layers, Origin, Source, Wanted
 from embcli.names import MatrixShape
 from embcli.recipe import Norm, Project, Recipe
 from embcli.wording import Sentence, counted
@@ -56,7 +55,7 @@ class Head(NamedTuple):
         return f"{self.rows:,} of {counted(self.tensor.shape[0], 'row')}"
 
 
-class Checkpoint:
+class Checkpoint(Source):
     """A source of weights: the tensors of a real model by their roles.
 
     `path` is a file, a folder, or a model of the local Hugging Face cache; `token` names a token
@@ -69,7 +68,7 @@ class Checkpoint:
 
     def __init__(self, path: str, token: str | None = None, notes: Notes | None = None) -> None:
         self.path = path
-        self.encoding: Encoding | None = None  # the tokens that the rows stand for
+        self.encoding = None
         self.tokenizer_error: InputError | None = None  # why a tokenizer beside it is not known
         remarks = notes or Notes()
         stored = open_named(path, remarks)
@@ -100,10 +99,6 @@ class Checkpoint:
         """Raise InputError if there is a config.json that cannot be read."""
         if self._config_error:
             raise self._config_error
-
-    def resized(self, context_length: int) -> Checkpoint:
-        """Return this checkpoint; its position layer cannot have another length."""
-        return self
 
     def shape(self, name: str) -> MatrixShape | None:
         """Return the shape of a layer, or None if there is no such layer.
@@ -200,7 +195,7 @@ class Checkpoint:
         return guesses
 
     @cached_property
-    def recipe(self) -> Recipe | None:
+    def recipe(self) -> Recipe | None:  # type: ignore[override]
         """How token rows become the input of the first block; None without a `model_type`."""
         self.check_config()
         return None if self.roles.is_custom_tensor else recipe_of(self.roles)
@@ -216,7 +211,7 @@ class Checkpoint:
         return names
 
     @property
-    def orphan_norm(self) -> str:
+    def orphan_norm(self) -> str:  # type: ignore[override]
         """The name of a norm next to the token matrix that no file says how to apply, or empty."""
         module = self.roles.token.name.split(".")[:-2]
         for norm in NORMS:

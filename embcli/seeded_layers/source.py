@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from embcli.encodings import Encoding
 from embcli.errors import Notes
-from embcli.layer import Layer, Layers, Origin, Wanted
+from embcli.layer import Layer, Layers, Origin, Source, Wanted
 from embcli.names import MatrixShape
 from embcli.seeded_layers.build import Build, load_torch, this_build
 from embcli.seeded_layers.seeded import Seeded
@@ -52,7 +52,7 @@ class KeptLayer(Layer):
 
 
 @dataclass(frozen=True, eq=False)
-class SeededSource:
+class SeededSource(Source):
     """The source of a seeded pair of layers.
 
     It takes them from the store, or torch draws them and the store keeps them. The rows of the
@@ -62,8 +62,6 @@ class SeededSource:
     seeded: Seeded
     store: Store | None = None
     encoding: Encoding | None = None
-    recipe: ClassVar[None] = None
-    orphan_norm: ClassVar[str] = ""
 
     @property
     def origin(self) -> Origin:
