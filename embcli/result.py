@@ -17,7 +17,6 @@ from typing import (
     BinaryIO,
     ClassVar,
     NoReturn,
-    TypeVar,
     cast,
     get_args,
 )
@@ -50,11 +49,11 @@ from embcli.wording import Sentence, counted, in_line, load_facts
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from typing_extensions import Self
 
     from embcli.page.export import Frame
     from embcli.records import Records
 
-ResultType = TypeVar("ResultType", bound="Result")
 _HIGHEST_PRECISION = 16  # decimals; a float32 has at most 9 significant digits
 _LEAST_WIDTH = 40
 _LARGEST_WIDTH = 1000
@@ -121,7 +120,7 @@ class Result:
         # A dataclass would make a __repr__ with all fields, unless its class has one of its own.
         setattr(cls, "__repr__", Result.__repr__)  # noqa: B010 - mypy refuses the assignment
 
-    def __copy__(self: ResultType) -> ResultType:
+    def __copy__(self) -> Self:
         return replace(self)
 
     def _refuse(self, *_: Any) -> Any:
@@ -178,7 +177,7 @@ class Result:
         """The exit status of the command: 0, or 1 if the answer is no."""
         return 1 if self._why_no else 0
 
-    def styled(self: ResultType, **changes: Any) -> ResultType:
+    def styled(self, **changes: Any) -> Self:
         """Return the same result with another style: `styled(heat=True, width=80)`; see PageStyle.
 
         With a heading, `styled(slide="Week 2").save("slide.png")` writes a slide of 1920 x 1080.
