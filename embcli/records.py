@@ -23,17 +23,7 @@ Columns = dict[str, Any]  # by name, the values of some rows: a list or an array
 Document = dict[str, Any]  # an object of a JSON document
 
 
-@dataclass(frozen=True)
-class NumbersBy:
-    """The type of a field that is an object of whole numbers, which has these keys.
-
-    Formats of cells have a column for each key.
-    """
-
-    keys: Names
-
-
-FieldType = type[int | float | str | bool] | type[list[int]] | NumbersBy
+FieldType = type[int | float | str | bool] | type[list[int]] | type[dict[str, int]]
 FieldTypes = dict[str, FieldType]  # by the names of fields
 TypedValues = tuple[FieldType, Any]  # a type, and the values of some rows
 Values = Callable[["np.ndarray", Names], Columns]

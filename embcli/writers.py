@@ -18,7 +18,7 @@ import orjson
 from embcli.errors import Notes
 from embcli.files.safetensors import header
 from embcli.formats import FORMATS, FormatName
-from embcli.records import ArraySpec, Columns, Document, Names, NumbersBy, Piece, Records
+from embcli.records import ArraySpec, Document, Names, Piece, Records
 from embcli.wording import in_data
 
 
@@ -141,13 +141,13 @@ class _Dialect(NamedTuple):
         reader = reader.of_cells()
         records = reader.records
         matrices = records.one
-        names: list[str | int] = [*_column_names(records)]
+        names: list[str | int] = [*records.fields]
         for name in matrices:
             names += records.column_numbers(name)
         file.write(self.separator.join(self.cells(names)) + self.line_end)
         for piece in reader.pieces(records.fields, matrices):
-            fields = _in_columns(piece.fields, records)
-            columns: list[Iterable[bytes]] = [self.cells(values) for values in fields.values()]
+            fields = piece.fields.values()
+            columns: list[Iterable[bytes]] = [self.cells(values) for values in fields]
             for rows in piece.matrices.values():  # Their text is made row by row.
                 columns.append(_numbers(row).replace(b",", self.separator) for row in rows)
             lines = map(self.separator.join, zip(*columns, strict=True))
@@ -163,24 +163,6 @@ class _Dialect(NamedTuple):
         if value is None:
             return b""
         return in_data(self.escape(str(value))).encode()
-
-
-def _in_columns(fields: Columns, records: Records) -> Columns:
-    """Return fields with one for each key of an object, such as `tokens.gpt2`."""
-    columns = {}
-    for name, values in fields.items():
-        kind = records.fields[name]
-        if isinstance(kind, NumbersBy):
-            for key in kind.keys:
-                columns[f"{name}.{key}"] = [numbers[key] for numbers in values]
-        else:
-            columns[name] = values
-    return columns
-
-
-def _column_names(records: Records) -> list[str]:
-    no_rows: Columns = {name: [] for name in records.fields}
-    return list(_in_columns(no_rows, records))
 
 
 _NEEDS_QUOTES = re.compile('[",\r\n]')
@@ -265,8 +247,7 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
         int: "int64",
         list[int]: pyarrow.list_(pyarrow.int64()),
     }
-    # A field with a column for each key has whole numbers.
-    fields = [(name, types[records.fields.get(name, int)]) for name in _column_names(records)]
+    fields = [(name, types[field_type]) for name, field_type in records.fields.items()]
     for name in records.one:
         array = records.matrices[name]
         vector = pyarrow.list_(pyarrow.from_numpy_dtype(array.dtype), array.shape[1])
@@ -280,7 +261,7 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
     }
     with parquet.ParquetWriter(file, schema, **settings) as writer:
         for piece in reader.pieces(records.fields, records.one):
-            columns = _encodable(_in_columns(piece.fields, records))
+            columns = _encodable(piece.fields)
             for matrix in piece.matrices.values():
                 numbers = pyarrow.array(matrix.ravel())
                 columns["vector"] = pyarrow.FixedSizeListArray.from_arrays(numbers, type=vector)

@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from operator import length_hint
@@ -22,7 +22,7 @@ from embcli.atomic import opened_files
 from embcli.encodings import Encoding, get_several
 from embcli.errors import InputError, Notes, whole_number
 from embcli.names import DEFAULT_ENCODING, LONGEST_TEXT, Status, __version__
-from embcli.records import FieldTypes, Names, NumbersBy, Piece, Records
+from embcli.records import FieldTypes, Names, Piece, Records
 from embcli.result import Result
 from embcli.selection import Excerpt
 from embcli.text import original_bytes
@@ -223,19 +223,24 @@ class Counts(Result, verb="count"):
         return [*islice(remaining, _END), *deque(remaining, _END)]
 
     def _records(self) -> Records:
-        fields: FieldTypes = {"file": str}
+        """Return an object of numbers for each row; cells have a column for each encoding."""
+        first: FieldTypes = {"file": str}
         if self.counting.lines:
-            fields["line"] = int
-        fields |= {"tokens": NumbersBy(self.encodings), "characters": int, "bytes": int}
+            first["line"] = int
+        sizes: FieldTypes = {"characters": int, "bytes": int}
+        by_encoding: FieldTypes = {f"tokens.{name}": int for name in self.encodings}
         run = {"embcli": __version__, "encodings": list(self.encodings)}
         known = length_hint(self.rows)  # 0 if they are counted while they are read
-        return Records(run, "counts", known, fields, self._pieces)
+        cells = Records(run, "counts", known, first | by_encoding | sizes, self._pieces)
+        return replace(cells, fields=first | {"tokens": dict[str, int]} | sizes, cells=cells)
 
     def _pieces(self, names: Names, _: Names) -> Iterator[Piece]:
         rows = iter(self.rows)
         while piece := [*islice(rows, _MOST_ROWS)]:
-            fields = {name: [getattr(row, name) for row in piece] for name in names}
-            yield Piece(len(piece), fields)
+            fields = {name: [getattr(row, name) for row in piece] for name in Count._fields}
+            for encoding in self.encodings:
+                fields[f"tokens.{encoding}"] = [row.tokens[encoding] for row in piece]
+            yield Piece(len(piece), {name: fields[name] for name in names})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield a table of rows and their total, with as many columns as there is room for."""
