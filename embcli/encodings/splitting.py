@@ -6,12 +6,11 @@ src/llama-vocab.cpp. A vocab.json of transformers uses some of them, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache, lru_cache, partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
-from embcli.encodings.merging import Span
 from embcli.names import Strings
 from embcli.wording import load_facts
 
@@ -52,31 +51,20 @@ def _cached_split(rule: str, piece: str) -> Strings:
     return tuple(_split(rule, piece))
 
 
-def _split(rule: str, text: str) -> Iterator[str]:
-    place = 0
-    for start, end in _cuts(rule, text):
-        if start > place:
-            yield text[place:start]
-        if end > start:
-            yield text[start:end]
-        place = end
-    if place < len(text):
-        yield text[place:]
-
-
 # The groups of digits from the right, and which end of each is cut: 0 the first, 1 the last.
 _THOUSANDS = {"in thousands": (r"(?r)\p{N}{1,3}", 1), "before thousands": ("(?r)[0-9]{3}", 0)}
 
 
-def _cuts(rule: str, text: str) -> Iterable[Span]:
-    """Return the spans that a rule matches; they are empty for the rules about thousands.
+def _split(rule: str, text: str) -> Iterable[str]:
+    """Return the matches of a rule, and what is between them.
 
-    Those two group digits from the right, and cut after or before each group.
+    The rules about thousands group digits from the right, and cut after or before each group.
     """
     import regex
 
-    if rule in _THOUSANDS:
-        pattern, end = _THOUSANDS[rule]
-        places = [match.span()[end] for match in regex.finditer(pattern, text)]
-        return [(place, place) for place in reversed(places)]
-    return (match.span() for match in regex.finditer(rule, text, regex.VERSION1))
+    if rule not in _THOUSANDS:
+        return filter(None, regex.splititer(f"({rule})", text, flags=regex.VERSION1))
+    pattern, end = _THOUSANDS[rule]
+    cuts = [match.span()[end] for match in regex.finditer(pattern, text)]
+    bounds = pairwise([0, *reversed(cuts), len(text)])
+    return [text[start:stop] for start, stop in bounds if stop > start]
