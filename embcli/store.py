@@ -10,21 +10,22 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
 
 from embcli.atomic import PARTIAL, replacing
-from embcli.errors import Notes, OutputError, variable
+from embcli.errors import InputError, Notes, OutputError, variable
 from embcli.names import Shape
 
 LIMIT = 2 * 10**9  # bytes
+Value = TypeVar("Value")
 
 
 class KeptFile(NamedTuple):
@@ -140,3 +141,26 @@ class Store:
             except OSError as error:
                 raise OutputError(f"cannot remove {str(entry.path)!r}: {error.strerror}") from None
         return entries
+
+
+def kept(
+    name: str, notes: Notes, read: Callable[[bytes], Value], make: Callable[[], bytes]
+) -> Value:
+    """Return what `read` makes of the bytes of a file in the store.
+
+    If the store has no such file, or a damaged one, its bytes are made, and kept.
+    """
+    store = Store.from_environment(notes)
+    stored = store.read(name, None, np.uint8) if store else None
+    if stored is not None:
+        try:
+            return read(stored.tobytes())
+        except InputError:  # that is what the file says
+            raise
+        except (ValueError, KeyError, TypeError):
+            pass
+    data = make()
+    if store:
+        array = np.frombuffer(data, np.uint8)
+        store.write(name, array.shape, [array], notes, np.uint8)
+    return read(data)

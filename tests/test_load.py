@@ -58,7 +58,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Write a model with a layer as `m`, and answer for transformers."""
     monkeypatch.chdir(tmp_path)
     recorded.install(monkeypatch)
-    monkeypatch.setattr("embcli.asked.kept.Store.from_environment", lambda notes: None)
+    monkeypatch.setattr("embcli.store.Store.from_environment", lambda notes: None)
     Path("m").mkdir()
     write_config()
     write(tensors())

@@ -11,12 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import orjson
 
 from embcli.asked.process import NotAskedError, answer, facts_in, why_not
-from embcli.errors import InputError, Notes
-from embcli.store import Store
+from embcli.errors import Notes
+from embcli.store import kept
 
 _PACKAGES = ("transformers", "tokenizers", "sentencepiece", "protobuf")  # what reads the files
 Made = TypeVar("Made")
@@ -44,27 +43,15 @@ def kept_answer(
         digest.update(f" {len(data)} ".encode())
         digest.update(data)
 
-    store = Store.from_environment(notes)
-    name = f"{about}-{digest.hexdigest()[:32]}.npy"
-    kept = store.read(name, None, np.uint8) if store else None
-    if kept is not None:
-        try:
-            return _parsed(made, kept.tobytes())
-        except InputError:  # a kept refusal
-            raise
-        except (ValueError, KeyError, TypeError):
-            pass  # It is damaged.
-    if remark:
-        notes.add(remark)
-    data = orjson.dumps(answer(about, **question))
-    if store:
-        array = np.frombuffer(data, np.uint8)
-        store.write(name, array.shape, [array], notes, np.uint8)
-    return _parsed(made, data)
+    def asked() -> bytes:
+        if remark:
+            notes.add(remark)
+        return orjson.dumps(answer(about, **question))
 
+    def parsed(data: bytes) -> Made:
+        return made(**facts_in(orjson.loads(data)))
 
-def _parsed(made: Callable[..., Made], data: bytes) -> Made:
-    return made(**facts_in(orjson.loads(data)))
+    return kept(f"{about}-{digest.hexdigest()[:32]}.npy", notes, parsed, asked)
 
 
 def _installed() -> list[str]:

@@ -25,7 +25,7 @@ from embcli.encodings.merging import NEVER, Pair, Priority, merge
 from embcli.encodings.tiktoken import DEFINITIONS, TiktokenEncoding
 from embcli.errors import InputError, Notes
 from embcli.names import MadeFromText
-from embcli.store import Store
+from embcli.store import kept
 from embcli.wording import DATA, counted, in_bytes, in_data
 
 _END_OF_TEXT = "<|endoftext|>"
@@ -125,17 +125,16 @@ class LearnedEncoding(TiktokenEncoding):
 
 def _learnt(text: str, count: int, notes: Notes) -> list[bytes]:
     """Return up to `count` tokens that BPE learns from a text; they are kept for the next time."""
+
+    def learn() -> bytes:
+        tokens = notes.watch(Pieces(text).learn(count), count, lambda token: 1)
+        return b"".join(map(b2a_base64, tokens))
+
+    def read(lines: bytes) -> list[bytes]:
+        return [a2b_base64(line) for line in lines.split()]
+
     digest = sha256(f"{count} {text}".encode()).hexdigest()
-    name = f"tokenizer-{digest[:32]}.npy"
-    store = Store.from_environment(notes)
-    kept = store.read(name, None, np.uint8) if store else None
-    if kept is not None:
-        return [a2b_base64(line) for line in kept.tobytes().split()]
-    tokens = list(notes.watch(Pieces(text).learn(count), count, lambda token: 1))
-    if store:
-        lines = np.frombuffer(b"".join(map(b2a_base64, tokens)), np.uint8)
-        store.write(name, lines.shape, [lines], notes, np.uint8)
-    return tokens
+    return kept(f"tokenizer-{digest[:32]}.npy", notes, read, learn)
 
 
 class Pieces:
