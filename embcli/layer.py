@@ -104,13 +104,17 @@ class Layer(ABC):
         self.load()
         return self.rows(np.arange(self.shape[0]))
 
+    @property
+    def block_rows(self) -> int:
+        """The rows that are read at once where all or many are read."""
+        return max(_BLOCK // self.shape[1], 1)
+
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield all rows in order, (n, D) float32 each."""
         self.load()
-        size, dim = self.shape
-        step = max(_BLOCK // dim, 1)
-        for start in range(0, size, step):
-            stop = min(start + step, size)
+        size, _ = self.shape
+        for start in range(0, size, self.block_rows):
+            stop = min(start + self.block_rows, size)
             yield self.rows(np.arange(start, stop))
 
     def stored(self, ids: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ itself, so that equal rows have equal scores wherever they are; the scores decid
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +13,7 @@ import numpy as np
 from embcli.errors import Watch, unwatched
 from embcli.layer import Layer
 from embcli.names import METRICS, Metric
-from embcli.numerics.statistics import NumberedBlock, numbered_blocks
-
-_BLOCK_VALUES = 1 << 18
+from embcli.numerics.statistics import numbered_blocks
 
 
 class Ranking(NamedTuple):
@@ -57,7 +54,7 @@ def nearest(
     not_finite = [empty.ids]
     zero = [empty.ids]
     searched = layer.shape[0] if among is None else len(among)
-    for ids, block in watch(_blocks(layer, among), searched, lambda block: len(block[0])):
+    for ids, block in numbered_blocks(layer, watch, among):
         with np.errstate(invalid="ignore"):  # non-finite rows are found below
             rows = block.astype(np.float64)
             squared_lengths = np.square(rows).sum(axis=1)
@@ -76,17 +73,6 @@ def nearest(
             rankings[number] = _merged(rankings[number], scored, ~is_excluded, metric, k)
             left_out[number] = _merged(left_out[number], scored, is_excluded, metric)
     return Search(rankings, left_out, searched, np.concatenate(not_finite), np.concatenate(zero))
-
-
-def _blocks(layer: Layer, among: np.ndarray | None) -> Iterator[NumberedBlock]:
-    """Yield the rows to search after their IDs."""
-    if among is None:
-        yield from numbered_blocks(layer)
-        return
-    layer.load()
-    step = max(_BLOCK_VALUES // layer.shape[1], 1)
-    for ids in np.split(among, range(step, len(among), step)):
-        yield ids, layer.rows(ids)
 
 
 def _merged(

@@ -22,15 +22,24 @@ QUANTILES_AT = tuple(QUANTILES.values())
 NumberedBlock = tuple[np.ndarray, np.ndarray]  # IDs, (n,) int64, and their rows, (n, D) float32
 
 
-def numbered_blocks(layer: Layer, watch: Watch = unwatched) -> Iterator[NumberedBlock]:
-    """Yield all rows in order after their IDs.
+def numbered_blocks(
+    layer: Layer, watch: Watch = unwatched, among: np.ndarray | None = None
+) -> Iterator[NumberedBlock]:
+    """Yield rows in order after their IDs: all, or those that are named, (n,) int64 ascending.
 
     `watch` counts the rows.
     """
+    ids = np.arange(layer.shape[0])
+    blocks = layer.blocks()
+    if among is not None:
+        layer.load()
+        ids = among
+        step = layer.block_rows
+        blocks = map(layer.rows, np.split(ids, range(step, len(ids), step)))
     start = 0
-    for block in watch(layer.blocks(), layer.shape[0], len):
+    for block in watch(blocks, len(ids), len):
         stop = start + len(block)
-        yield np.arange(start, stop), block
+        yield ids[start:stop], block
         start = stop
 
 
