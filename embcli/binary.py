@@ -12,7 +12,7 @@ import re
 import stat
 import weakref
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -87,19 +87,23 @@ class Binary:
         self.gather(buffer, [offset], [available])
         return buffer.tobytes()
 
-    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+    def gather(self, buffer: np.ndarray, offsets: Sequence[int], lengths: Sequence[int]) -> None:
         """Fill a contiguous array with ranges of bytes; raises InputError if one is not there."""
         unfilled = buffer.reshape(-1).view(np.uint8).data
+        for offset, length in zip(offsets, lengths, strict=True):
+            self._fill(unfilled[:length], offset)
+            unfilled = unfilled[length:]
+
+    def _fill(self, buffer: memoryview, offset: int) -> None:
+        """Fill a buffer with the bytes from an offset on."""
         try:
-            for offset, length in zip(offsets, lengths, strict=True):
-                with _SEEKING:
-                    self._file.seek(offset)
-                    count = self._file.readinto(unfilled[:length])
-                if count < length:
-                    raise self.file_error("it was cut off while it was read")
-                unfilled = unfilled[length:]
+            with _SEEKING:
+                self._file.seek(offset)
+                count = self._file.readinto(buffer)
         except OSError as error:
             raise self.file_error(str(error.strerror)) from None
+        if count < len(buffer):
+            raise self.file_error("it was cut off while it was read")
 
     def load(self, byte_range: range, what: str) -> None:
         """Announce that a whole range will be read; a remote file then reads it at once.

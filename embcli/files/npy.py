@@ -12,7 +12,7 @@ import shutil
 import struct
 import warnings
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
@@ -77,15 +77,10 @@ class _CompressedMember(Binary):
         shutil.copyfileobj(unpacking, kept, _UNPACKED_AT_ONCE)
         return kept
 
-    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+    def gather(self, buffer: np.ndarray, offsets: Sequence[int], lengths: Sequence[int]) -> None:
         """Fill an array as Binary does; raises InputError if any byte of the member is damaged."""
-        unfilled = buffer.reshape(-1).view(np.uint8).data
         try:
-            for offset, length in zip(offsets, lengths, strict=True):
-                self._unpacked.seek(offset - self.start)
-                if self._unpacked.readinto(unfilled[:length]) < length:
-                    raise EOFError
-                unfilled = unfilled[length:]
+            super().gather(buffer, offsets, lengths)
             # Only at the end of a member is its checksum compared.
             while not self._is_checked:
                 self._is_checked = not self._unpacked.read(_UNPACKED_AT_ONCE)
@@ -93,6 +88,11 @@ class _CompressedMember(Binary):
             raise
         except Exception as error:  # zipfile raises many kinds
             raise _damage_error(self, self._info, error) from None
+
+    def _fill(self, buffer: memoryview, offset: int) -> None:
+        self._unpacked.seek(offset - self.start)
+        if self._unpacked.readinto(buffer) < len(buffer):
+            raise EOFError
 
 
 def read(binary: Binary, notes: Notes) -> Tensors:

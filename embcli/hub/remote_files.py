@@ -6,7 +6,7 @@ finds them beside the weights. Ranges of the weights are read by requests, and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -189,7 +189,7 @@ class RemoteBinary(Binary):
             self._pieces.append((read_ahead, data))
         return self._known(byte_range) or b""
 
-    def gather(self, buffer: np.ndarray, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+    def gather(self, buffer: np.ndarray, offsets: Sequence[int], lengths: Sequence[int]) -> None:
         """Fill an array with ranges of bytes, each of which is one request.
 
         They stay in memory: a result can ask for the same rows for each of its matrices.
@@ -198,12 +198,10 @@ class RemoteBinary(Binary):
         byte_ranges = [range(offset, offset + length) for offset, length in pairs if length]
         missing = [byte_range for byte_range in byte_ranges if self._known(byte_range) is None]
         self._pieces += zip(missing, self._fetch(missing), strict=True)
+        super().gather(buffer, offsets, lengths)
 
-        unfilled = buffer.reshape(-1).view(np.uint8).data
-        for byte_range in byte_ranges:
-            length = len(byte_range)
-            unfilled[:length] = self._known(byte_range) or b""
-            unfilled = unfilled[length:]
+    def _fill(self, buffer: memoryview, offset: int) -> None:
+        buffer[:] = self._known(range(offset, offset + len(buffer))) or b""
 
     def load(self, byte_range: range, what: str) -> None:
         if self._known(byte_range) is not None:
