@@ -1,0 +1,125 @@
+"""Whether the layers of a model are trained, and each has weights of its own."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from embcli.asked.weights import NUMBER
+from embcli.files.quantised import INTEGERS
+from embcli.files.tensors import Tensor, Tensors
+from embcli.names import Fault
+from embcli.verbs.audit.distribution import Moments
+from embcli.verbs.audit.finding import Found, of_names
+from embcli.wording import counted
+
+_TIMES = 100  # that the values of a matrix are as large as those of most, or as small
+_FEW = 1 / 4  # of the norms, which can be constant by a fault
+# What is in the names of weights that are added to numbers, and can have any size.
+_ADDED = re.compile("bias|emb|pos")
+_Layers = dict[str, list[str]]  # the names of their tensors
+
+
+class Numbers(NamedTuple):
+    """What is known of the values of a tensor."""
+
+    least: float
+    most: float
+    size: float  # the root of the mean of their squares
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Numbers:
+        with np.errstate(all="ignore"):  # The square of a large value overflows.
+            size = float(np.linalg.norm(values)) / math.sqrt(values.size)
+        return cls(float(values.min()), float(values.max()), size)
+
+    @property
+    def largest(self) -> float:
+        return max(abs(self.least), abs(self.most))
+
+    @property
+    def is_constant(self) -> bool:
+        return self.least == self.most
+
+
+def check_layers(tensors: Tensors, numbers: dict[str, Numbers]) -> Found:
+    """Check that no layer or weight of one is a copy, as it was initialised, or of another size."""
+    layers: _Layers = defaultdict(list)
+    for name in numbers:
+        number = NUMBER.search(name)
+        if number:
+            layers[name[: number.end()]].append(name)
+    yield from _drawn_layers(tensors, layers)
+
+    weights = [name for names in layers.values() for name in names if name.endswith("weight")]
+    norms = [name for name in weights if re.search("norm|ln_", name)]
+    constant = [name for name in norms if numbers[name].is_constant]
+    if len(constant) <= _FEW * len(norms):
+        yield from _said("initial", constant, "constant, as norms are initialised")
+    matrices = [name for name in weights if _is_matrix(tensors[name], numbers[name])]
+    constant = [name for name in matrices if numbers[name].is_constant]
+    yield from _said("constant", constant, "with one number everywhere")
+    yield from _said("equal", [*_copies(tensors, matrices, numbers)], "with another one's numbers")
+    sizes = {name: numbers[name].size for name in matrices if not _ADDED.search(name)}
+    typical = np.median([*sizes.values()]) if sizes else 0
+    other = [name for name in sizes if not typical / _TIMES < sizes[name] < typical * _TIMES]
+    yield from _said("outliers", other, f"{_TIMES} times as large or small as most in layers")
+
+
+def _said(kind: Fault, names: list[str], problem: str) -> Found:
+    """Return a finding about the weights of these names, or nothing if there are none."""
+    return of_names("finding", kind, names, f"{counted(len(names), 'weight')} {problem}:")
+
+
+def _is_matrix(tensor: Tensor, numbers: Numbers) -> bool:
+    """Return whether a tensor is a matrix of numbers, not packed, finite and not all zero."""
+    return tensor.is_matrix and tensor.dtype not in INTEGERS and 0 < numbers.size < math.inf
+
+
+def _copies(tensors: Tensors, names: Iterable[str], numbers: dict[str, Numbers]) -> Iterator[str]:
+    """Yield the names of the matrices with the bytes of an earlier one, each with that one's."""
+    first_names: dict[Numbers, str] = {}
+    for name in names:
+        first = first_names.setdefault(numbers[name], name)
+        if first != name and _is_copy(tensors[first], tensors[name]):
+            yield f"{name} of {first}"
+
+
+def _is_copy(first: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors have equal bytes, each its own."""
+    return first.stored_at != other.stored_at and _bytes_of(first) == _bytes_of(other)
+
+
+def _drawn_layers(tensors: Tensors, layers: _Layers) -> Found:
+    """Yield the layers that are as they were initialised, if others are not.
+
+    Norms and biases are constant then, and matrices look drawn.
+    """
+    drawn = []
+    is_trained = False
+    for layer, names in layers.items():
+        vectors = [tensors.array(name) for name in names if len(tensors[name].shape) == 1]
+        matrices = [name for name in names if tensors[name].is_matrix]
+        if any(len(np.unique(vector)) > 1 for vector in vectors):
+            is_trained = True
+        elif vectors and matrices and all(_looks_drawn(tensors.array(name)) for name in matrices):
+            drawn.append(layer)
+    if is_trained:
+        text = f"{counted(len(drawn), 'layer')} as initialised, with constant norms and biases:"
+        yield from of_names("finding", "initial", drawn, text)
+
+
+def _looks_drawn(matrix: np.ndarray) -> bool:
+    """Return whether the values of a matrix are independent numbers around 0."""
+    moments = Moments()
+    moments.add(matrix.astype(np.float64))
+    return moments.distribution is not None
+
+
+def _bytes_of(tensor: Tensor) -> bytes:
+    return tensor.binary.read(tensor.start, tensor.size)
