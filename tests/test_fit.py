@@ -212,14 +212,15 @@ def test_all_tensors_are_finite_in_the_dtype_of_config_json(dtype, verdict):
 
 
 @cases
-def test_a_quantised_weight_has_a_scale_that_is_applied(dtype, is_stated, scale, is_sound):
+def test_a_quantised_weight_has_a_scale_that_is_applied(dtype, is_stated, scale, problem):
     quantised = {"up.weight": torch.ones(DIM, DIM).to(getattr(torch, dtype))}
     if scale is not None:
         quantised["up.weight_scale"] = torch.tensor([scale])
     save_torch({"wte.weight": torch.from_numpy(vectors(1)), **quantised}, "m/model.safetensors")
     stated = {"quantization_config": {"quant_method": "fp8"}}
     write_json("config.json", **config(**stated if is_stated else {}))
-    assert ("load" not in audited().broken) == is_sound
+    found = [each.text for each in audited().findings if each.kind == "load"]
+    assert found == ([f"1 quantised weight {problem}: up.weight"] if problem else [])
 
 
 def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
@@ -555,6 +556,22 @@ def test_all_ids_of_a_gguf_file_need_rows(role, token_id, found):
     audit = embcli.open("m.gguf").audit()
     assert audit.kinds("finding") == found
     assert audit.broken == ()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "length", "keys"),
+    [(1e-5, 64, []), (0.0, 0, ["attention.layer_norm_rms_epsilon", "context_length"])],
+)
+def test_the_numbers_of_a_gguf_file_are_in_their_range(epsilon, length, keys):
+    writer = GGUFWriter("m.gguf", "llama")
+    writer.add_layer_norm_rms_eps(epsilon)
+    writer.add_context_length(length)
+    writer.add_tensor("token_embd.weight", vectors(1, 3))
+    closed(writer)
+    audit = embcli.open("m.gguf").audit()
+    texts = [each.text for each in audit.findings if each.kind == "fit"]
+    assert [text.split(" of m.gguf")[0] for text in texts] == keys
+    assert not any("config.json" in text for text in audit.not_checked)
 
 
 def gguf(**arrays: list[Any]) -> Audit:

@@ -141,7 +141,11 @@ def _misfit(text: str) -> Finding:
 def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the sizes in config.json are those of the tensors."""
     roles = checkpoint.roles
-    if not roles.config:
+    metadata = checkpoint.tensors.metadata
+    if checkpoint.tensors.format == "GGUF":
+        keys = {key.partition(".")[2]: value for key, value in metadata.items()}
+        yield from _impossible(checkpoint.tensors.path.name, keys)
+    elif not roles.config:
         yield not_checked("a config.json (missing or empty)")
     if PART_WITH_INDEX.fullmatch(checkpoint.tensors.path.name):
         yield not_checked("the other files of the model")

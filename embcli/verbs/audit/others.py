@@ -47,15 +47,10 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     unmasked = [name for name in largest if "mask" not in name]
     non_finite = [name for name in unmasked if not largest[name] < files.overflow_at]
     yield from _said("alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values")
-    unscaled = _without_scale(files, largest)
-    yield from _said(
-        "alarm",
-        "load",
-        unscaled,
-        "without a scale: it is missing, zero or 1, or config.json has no quantization_config",
-        noun="quantised weight",
-    )
-    zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
+    faulty = _faulty_scales(files, largest)
+    for problem, unscaled in faulty.items():
+        yield from _said("alarm", "load", unscaled, problem, noun="quantised weight")
+    zero = sorted({*_zero_weights(largest, facts)}.difference(*faulty.values()))
     yield from _said("finding", "zero", zero, "with only zeros")
     yield from _said(
         "finding",
@@ -76,33 +71,38 @@ def _said(
     return of_names(level, kind, names, f"{counted(len(names), noun)} {problem}:")
 
 
-def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:
-    """Return the weights of 8 bits or GPTQ's form that a model cannot scale.
+def _faulty_scales(files: ModelFiles, largest: dict[str, float]) -> dict[str, list[str]]:
+    """Return the weights of 8 bits or GPTQ's form that a model cannot scale, by what is wrong.
 
-    Their module has no scale except zeros. Without a `quantization_config`, no scale is applied:
-    then 8-bit floats that have none may be plain numbers.
+    Without a `quantization_config`, no scale is applied: then 8-bit floats that have none may be
+    plain numbers.
     """
+    faulty: dict[str, list[str]] = defaultdict(list)
     checkpoint = files.checkpoint
     if checkpoint is None or not checkpoint.config:
-        return []
+        return faulty
     weights = {}
-    scaled = set()
+    scales = {}
     with suppress(InputError):  # Another check names a damaged file.
         for tensor in checkpoint.tensors.in_files():
             module, _, kind = tensor.name.rpartition(".")
             if "scale" in kind or kind == "SCB":
-                if largest.get(tensor.name) != 0:
-                    scaled.add(module)
+                scales[module] = largest.get(tensor.name)
             elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
                 weights[module] = tensor
-    unscaled = weights.keys() - scaled
-    for module, tensor in weights.items():
-        if largest.get(tensor.name, 0) >= _LARGEST.get(tensor.dtype, np.inf):
-            unscaled.add(module)  # Its scale is 1 or more.
-    if "quantization_config" not in checkpoint.config:
-        int8 = {module for module in weights if module and weights[module].dtype == "int8"}
-        unscaled = weights.keys() & (scaled | int8)
-    return sorted(weights[module].name for module in unscaled)
+    is_stated = "quantization_config" in checkpoint.config
+    for module, tensor in sorted(weights.items()):
+        name = tensor.name
+        if not is_stated:
+            if module in scales or (module and tensor.dtype == "int8"):
+                faulty["and no quantization_config in config.json"].append(name)
+        elif module not in scales:
+            faulty["without a scale"].append(name)
+        elif scales[module] == 0:
+            faulty["with a scale of zero"].append(name)
+        elif largest.get(name, 0) >= _LARGEST.get(tensor.dtype, np.inf):
+            faulty["with a scale of 1 or more"].append(name)
+    return faulty
 
 
 def _arrays(
@@ -131,8 +131,9 @@ def _has_many_zeros(values: np.ndarray) -> bool:
     if min(matrix.shape) < _LEAST_SIZE or not matrix.any():
         return False
     parts = [*np.array_split(matrix, 16), *np.array_split(matrix, 16, axis=1)]
-    is_diagonal = np.count_nonzero(matrix) <= max(matrix.shape)
-    return is_diagonal or not all(part.any() for part in parts)
+    if np.count_nonzero(matrix) <= max(matrix.shape):
+        return True
+    return not all(part.any() for part in parts)
 
 
 def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[str]:
