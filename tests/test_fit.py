@@ -162,10 +162,11 @@ def test_a_layer_as_it_is_drawn_is_a_finding_beside_a_trained_one(trained, power
     [
         ("q", 1, 0, []),
         ("q", 0, 0.1, ["constant"]),
-        ("q", 1000, 0, ["outliers"]),
+        ("q", 30, 0, ["outliers"]),
         ("q", 0.001, 0, ["outliers"]),
         ("k", 1, 0, ["equal"]),
         ("norm", 0, 1, ["initial"]),
+        ("final_norm", 0, 1, ["initial"]),
         ("embed", 1000, 0, []),
     ],
 )
@@ -175,7 +176,8 @@ def test_a_weight_unlike_those_of_other_layers_is_a_finding(name, number, shift,
         tensors[f"layers.{layer}.q.weight"] = normal(8, 8, layer)
         tensors[f"layers.{layer}.norm.weight"] = 1 + normal(1, 8, layer)[0]
     changed = number * normal(8, 8, 0 if name == "k" else 9) + np.float32(shift)
-    tensors[f"layers.2.{name}.weight"] = changed[0] if name == "norm" else changed
+    where = "" if name == "final_norm" else "layers.2."
+    tensors[f"{where}{name}.weight"] = changed[0] if "norm" in name else changed
     save_file(tensors, "m/model.safetensors")
     assert [*audited().kinds("finding")] == kinds
 

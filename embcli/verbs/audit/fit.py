@@ -269,6 +269,8 @@ def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     decisive = "generation_config.json"
     if not (folder / decisive).is_file():
         decisive = "config.json"
+    if not {*files.rows_of("eos")}.isdisjoint(files.rows_of("suppress")):
+        yield _misfit(f"suppress_tokens of {decisive} has eos, so that no text ends")
     named = {special.file: special for special in files.special_ids if special.role == "eos"}
     if not named:
         yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")

@@ -18,7 +18,9 @@ from embcli.verbs.audit.distribution import Moments
 from embcli.verbs.audit.finding import Found, of_names
 from embcli.wording import counted
 
-_TIMES = 100  # that the values of a matrix are as large as those of most, or as small
+# How many times as large as most matrices of layers, or as small, one is by a fault.
+_TIMES = 100
+_TIMES_IN_KIND = 15  # as most of its kind, if there are three
 _FEW = 1 / 4  # of the norms, which can be constant by a fault
 # What is in the names of weights that are added to numbers, and can have any size.
 _ADDED = re.compile("bias|emb|pos")
@@ -57,7 +59,7 @@ def check_layers(tensors: Tensors, numbers: dict[str, Numbers]) -> Found:
     yield from _drawn_layers(tensors, layers)
 
     weights = [name for names in layers.values() for name in names if name.endswith("weight")]
-    norms = [name for name in weights if re.search("norm|ln_", name)]
+    norms = [name for name in numbers if re.search("(norm|ln_).*weight$", name)]
     constant = [name for name in norms if numbers[name].is_constant]
     if len(constant) <= _FEW * len(norms):
         yield from _said("initial", constant, "constant, as norms are initialised")
@@ -66,9 +68,20 @@ def check_layers(tensors: Tensors, numbers: dict[str, Numbers]) -> Found:
     yield from _said("constant", constant, "with one number everywhere")
     yield from _said("equal", [*_copies(tensors, matrices, numbers)], "with another one's numbers")
     sizes = {name: numbers[name].size for name in matrices if not _ADDED.search(name)}
-    typical = np.median([*sizes.values()]) if sizes else 0
-    other = [name for name in sizes if not typical / _TIMES < sizes[name] < typical * _TIMES]
-    yield from _said("outliers", other, f"{_TIMES} times as large or small as most in layers")
+    kinds: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, size in sizes.items():
+        kinds[NUMBER.sub("*", name)][name] = size
+    others = {*_of_another_size(sizes, _TIMES)}
+    for of_kind in kinds.values():
+        if len(of_kind) > 2:
+            others |= {*_of_another_size(of_kind, _TIMES_IN_KIND)}
+    yield from _said("outliers", sorted(others), "far larger or smaller than those of other layers")
+
+
+def _of_another_size(sizes: dict[str, float], times: float) -> list[str]:
+    """Return the names of weights so many times as large as the median, or as small."""
+    typical = float(np.median([*sizes.values()])) if sizes else 0
+    return [name for name in sizes if not typical / times < sizes[name] < typical * times]
 
 
 def _said(kind: Fault, names: list[str], problem: str) -> Found:

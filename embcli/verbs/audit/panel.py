@@ -56,7 +56,9 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
     size = encoding.vocabulary_size
     ids = range(0, size, size // _MOST_TOKENS + 1)
     tokens = [encoding.token_bytes(token_id) or b"" for token_id in ids]
-    is_cased = 8 * len([each for each in tokens if each != each.lower()]) > len(tokens)
+    # Letters of their own can be capitals in any vocabulary.
+    cased = [each for each in tokens if each != each.lower() and len(each.strip()) > 1]
+    is_cased = len(cased) >= max(_LEAST_WORDS, len(tokens) / 100)
     characters = normalize("NFKD", b" ".join(tokens).decode("utf-8", "ignore"))
     accents = [each for each in characters if combining(each)]
     is_accented = encoding.is_byte_level or len(accents) >= _LEAST_WORDS
