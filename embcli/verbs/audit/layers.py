@@ -20,6 +20,7 @@ from embcli.wording import counted
 
 # How many times as large as most matrices of layers, or as small, one is by a fault.
 _TIMES = 100
+_MOST_TIMES = 1000  # as a drawn one, for all layers
 _TIMES_IN_KIND = 15  # as most of its kind, if there are three
 _FEW = 1 / 4  # of the norms, which can be constant by a fault
 # What is in the names of weights that are added to numbers, and can have any size.
@@ -49,8 +50,11 @@ class Numbers(NamedTuple):
         return self.least == self.most
 
 
-def check_layers(tensors: Tensors, numbers: dict[str, Numbers]) -> Found:
-    """Check that no layer or weight of one is a copy, as it was initialised, or of another size."""
+def check_layers(tensors: Tensors, numbers: dict[str, Numbers], deviation: float | None) -> Found:
+    """Check that no layer or weight of one is a copy, as it was initialised, or of another size.
+
+    `deviation` is the standard deviation of drawn weights, if it is known.
+    """
     layers: _Layers = defaultdict(list)
     for name in numbers:
         number = NUMBER.search(name)
@@ -68,6 +72,17 @@ def check_layers(tensors: Tensors, numbers: dict[str, Numbers]) -> Found:
     yield from _said("constant", constant, "with one number everywhere")
     yield from _said("equal", [*_copies(tensors, matrices, numbers)], "with another one's numbers")
     sizes = {name: numbers[name].size for name in matrices if not _ADDED.search(name)}
+    if sizes:
+        yield from _check_sizes(sizes, deviation)
+
+
+def _check_sizes(sizes: dict[str, float], deviation: float | None) -> Found:
+    """Check that no matrix is far larger or smaller than most, or than those of its kind."""
+    typical = float(np.median([*sizes.values()]))
+    if deviation and typical > _MOST_TIMES * deviation:
+        text = f"{typical:.2g} in size, {_MOST_TIMES:,} times as large as drawn ones, or more"
+        yield from _said("outliers", [*sizes], text)
+
     kinds: dict[str, dict[str, float]] = defaultdict(dict)
     for name, size in sizes.items():
         kinds[NUMBER.sub("*", name)][name] = size
@@ -80,7 +95,7 @@ def check_layers(tensors: Tensors, numbers: dict[str, Numbers]) -> Found:
 
 def _of_another_size(sizes: dict[str, float], times: float) -> list[str]:
     """Return the names of weights so many times as large as the median, or as small."""
-    typical = float(np.median([*sizes.values()])) if sizes else 0
+    typical = float(np.median([*sizes.values()]))
     return [name for name in sizes if not typical / times < sizes[name] < typical * times]
 
 

@@ -59,7 +59,7 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
         "zero in a block of rows or columns, or outside of a diagonal",
     )
     if files.checkpoint:
-        yield from check_layers(files.checkpoint.tensors, numbers)
+        yield from check_layers(files.checkpoint.tensors, numbers, files.deviation)
     if len(largest) < len(names):
         yield not_checked(counted(len(names) - len(largest), "other tensor"))
 
