@@ -14,7 +14,6 @@ from embcli.asked.weights import NUMBER
 from embcli.files.quantised import INTEGERS
 from embcli.files.tensors import Tensor, Tensors
 from embcli.names import Fault
-from embcli.verbs.audit.distribution import Moments
 from embcli.verbs.audit.finding import Found, of_names
 from embcli.wording import counted
 
@@ -22,10 +21,9 @@ from embcli.wording import counted
 _TIMES = 100
 _MOST_TIMES = 1000  # as a drawn one, for all layers
 _TIMES_IN_KIND = 15  # as most of its kind, if there are three
-_FEW = 1 / 4  # of the norms, which can be constant by a fault
+_FEW = 1 / 2  # of the norms, which can be constant by a fault
 # What is in the names of weights that are added to numbers, and can have any size.
 _ADDED = re.compile("bias|emb|pos")
-_Layers = dict[str, list[str]]  # the names of their tensors
 
 
 class Numbers(NamedTuple):
@@ -51,20 +49,13 @@ class Numbers(NamedTuple):
 
 
 def check_layers(tensors: Tensors, numbers: dict[str, Numbers], deviation: float | None) -> Found:
-    """Check that no layer or weight of one is a copy, as it was initialised, or of another size.
+    """Check that no weight of a layer is a copy, as it was initialised, or of another size.
 
     `deviation` is the standard deviation of drawn weights, if it is known.
     """
-    layers: _Layers = defaultdict(list)
-    for name in numbers:
-        number = NUMBER.search(name)
-        if number:
-            layers[name[: number.end()]].append(name)
-    yield from _drawn_layers(tensors, layers)
-
-    weights = [name for names in layers.values() for name in names if name.endswith("weight")]
+    weights = [name for name in numbers if NUMBER.search(name) and name.endswith("weight")]
     norms = [name for name in numbers if re.search("(norm|ln_).*weight$", name)]
-    constant = [name for name in norms if numbers[name].is_constant]
+    constant = [name for name in norms if numbers[name].is_constant and numbers[name].largest]
     if len(constant) <= _FEW * len(norms):
         yield from _said("initial", constant, "constant, as norms are initialised")
     matrices = [name for name in weights if _is_matrix(tensors[name], numbers[name])]
@@ -121,32 +112,6 @@ def _copies(tensors: Tensors, names: Iterable[str], numbers: dict[str, Numbers])
 def _is_copy(first: Tensor, other: Tensor) -> bool:
     """Return whether two tensors have equal bytes, each its own."""
     return first.stored_at != other.stored_at and _bytes_of(first) == _bytes_of(other)
-
-
-def _drawn_layers(tensors: Tensors, layers: _Layers) -> Found:
-    """Yield the layers that are as they were initialised, if others are not.
-
-    Norms and biases are constant then, and matrices look drawn.
-    """
-    drawn = []
-    is_trained = False
-    for layer, names in layers.items():
-        vectors = [tensors.array(name) for name in names if len(tensors[name].shape) == 1]
-        matrices = [name for name in names if tensors[name].is_matrix]
-        if any(len(np.unique(vector)) > 1 for vector in vectors):
-            is_trained = True
-        elif vectors and matrices and all(_looks_drawn(tensors.array(name)) for name in matrices):
-            drawn.append(layer)
-    if is_trained:
-        text = f"{counted(len(drawn), 'layer')} as initialised, with constant norms and biases:"
-        yield from of_names("finding", "initial", drawn, text)
-
-
-def _looks_drawn(matrix: np.ndarray) -> bool:
-    """Return whether the values of a matrix are independent numbers around 0."""
-    moments = Moments()
-    moments.add(matrix.astype(np.float64))
-    return moments.distribution is not None
 
 
 def _bytes_of(tensor: Tensor) -> bytes:
