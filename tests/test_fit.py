@@ -142,20 +142,7 @@ def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
     assert [*audited().kinds("finding")] == verdict
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "shift", "kinds"),
-    [
-        ("q", 1, 0, []),
-        ("q", 0, 0.1, ["constant"]),
-        ("q", 30, 0, ["outliers"]),
-        ("q", 0.001, 0, ["outliers"]),
-        ("k", 1, 0, ["equal"]),
-        ("norm", 0, 1, ["initial"]),
-        ("final_norm", 0, 1, ["initial"]),
-        ("norms", 0, 1, []),
-        ("embed", 1000, 0, []),
-    ],
-)
+@cases
 def test_a_weight_unlike_those_of_other_layers_is_a_finding(name, number, shift, kinds):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
     for layer in range(4):
@@ -549,10 +536,7 @@ def test_all_ids_of_a_gguf_file_need_rows(role, token_id, found):
     assert audit.broken == ()
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "length", "keys"),
-    [(1e-5, 64, []), (0.0, 0, ["attention.layer_norm_rms_epsilon", "context_length"])],
-)
+@cases
 def test_the_numbers_of_a_gguf_file_are_in_their_range(epsilon, length, keys):
     writer = GGUFWriter("m.gguf", "llama")
     writer.add_layer_norm_rms_eps(epsilon)
