@@ -13,9 +13,7 @@ import numpy as np
 from embcli.asked.weights import NUMBER
 from embcli.files.quantised import INTEGERS
 from embcli.files.tensors import Tensor, Tensors
-from embcli.names import Fault
-from embcli.verbs.audit.finding import Found, of_names
-from embcli.wording import counted
+from embcli.verbs.audit.finding import Found, of_tensors
 
 # How many times as large as most matrices of layers, or as small, one is by a fault.
 _TIMES = 100
@@ -57,11 +55,13 @@ def check_layers(tensors: Tensors, numbers: dict[str, Numbers], deviation: float
     norms = [name for name in numbers if re.search("(norm|ln_).*weight$", name)]
     constant = [name for name in norms if numbers[name].is_constant and numbers[name].largest]
     if len(constant) <= _FEW * len(norms):
-        yield from _said("initial", constant, "constant, as norms are initialised")
+        yield from of_tensors("finding", "initial", constant, "constant, as norms are initialised")
     matrices = [name for name in weights if _is_matrix(tensors[name], numbers[name])]
     constant = [name for name in matrices if numbers[name].is_constant]
-    yield from _said("constant", constant, "with one number everywhere")
-    yield from _said("equal", [*_copies(tensors, matrices, numbers)], "with another one's numbers")
+    yield from of_tensors("finding", "constant", constant, "with one number everywhere")
+    yield from of_tensors(
+        "finding", "equal", [*_copies(tensors, matrices, numbers)], "with another one's numbers"
+    )
     sizes = {name: numbers[name].size for name in matrices if not _ADDED.search(name)}
     if sizes:
         yield from _check_sizes(sizes, deviation)
@@ -72,7 +72,7 @@ def _check_sizes(sizes: dict[str, float], deviation: float | None) -> Found:
     typical = float(np.median([*sizes.values()]))
     if deviation and typical > _MOST_TIMES * deviation:
         text = f"{typical:.2g} in size, {_MOST_TIMES:,} times as large as drawn ones, or more"
-        yield from _said("outliers", [*sizes], text)
+        yield from of_tensors("finding", "outliers", [*sizes], text)
 
     kinds: dict[str, dict[str, float]] = defaultdict(dict)
     for name, size in sizes.items():
@@ -81,18 +81,15 @@ def _check_sizes(sizes: dict[str, float], deviation: float | None) -> Found:
     for of_kind in kinds.values():
         if len(of_kind) > 2:
             others |= {*_of_another_size(of_kind, _TIMES_IN_KIND)}
-    yield from _said("outliers", sorted(others), "far larger or smaller than those of other layers")
+    yield from of_tensors(
+        "finding", "outliers", sorted(others), "far larger or smaller than those of other layers"
+    )
 
 
 def _of_another_size(sizes: dict[str, float], times: float) -> list[str]:
     """Return the names of weights so many times as large as the median, or as small."""
     typical = float(np.median([*sizes.values()]))
     return [name for name in sizes if not typical / times < sizes[name] < typical * times]
-
-
-def _said(kind: Fault, names: list[str], problem: str) -> Found:
-    """Return a finding about the weights of these names, or nothing if there are none."""
-    return of_names("finding", kind, names, f"{counted(len(names), 'weight')} {problem}:")
 
 
 def _is_matrix(tensor: Tensor, numbers: Numbers) -> bool:

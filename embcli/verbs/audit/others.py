@@ -14,9 +14,8 @@ from embcli.errors import InputError
 from embcli.files.quantised import SCALED_DTYPES
 from embcli.files.tensors import Tensors
 from embcli.layer import Origin
-from embcli.names import Fault
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Found, Level, not_checked, of_names
+from embcli.verbs.audit.finding import Found, not_checked, of_tensors
 from embcli.verbs.audit.layers import Numbers, check_layers
 from embcli.wording import counted
 
@@ -46,13 +45,15 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     # A mask can have infinite values.
     unmasked = [name for name in largest if "mask" not in name]
     non_finite = [name for name in unmasked if not largest[name] < files.overflow_at]
-    yield from _said("alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values")
+    yield from of_tensors(
+        "alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values"
+    )
     faulty = _faulty_scales(files, largest)
     for problem, unscaled in faulty.items():
-        yield from _said("alarm", "load", unscaled, problem, noun="quantised weight")
+        yield from of_tensors("alarm", "load", unscaled, problem, noun="quantised weight")
     zero = sorted({*_zero_weights(largest, facts)}.difference(*faulty.values()))
-    yield from _said("finding", "zero", zero, "with only zeros")
-    yield from _said(
+    yield from of_tensors("finding", "zero", zero, "with only zeros")
+    yield from of_tensors(
         "finding",
         "zero",
         with_zeros,
@@ -62,13 +63,6 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
         yield from check_layers(files.checkpoint.tensors, numbers, files.deviation)
     if len(largest) < len(names):
         yield not_checked(counted(len(names) - len(largest), "other tensor"))
-
-
-def _said(
-    level: Level, kind: Fault, names: list[str], problem: str, noun: str = "other tensor"
-) -> Found:
-    """Return a finding about the tensors of these names, or nothing if there are none."""
-    return of_names(level, kind, names, f"{counted(len(names), noun)} {problem}:")
 
 
 def _faulty_scales(files: ModelFiles, largest: dict[str, float]) -> dict[str, list[str]]:
