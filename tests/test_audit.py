@@ -319,7 +319,7 @@ def test_fail_on_says_what_gives_status_1_and_changes_no_level():
     model = embcli.open("m")
 
     expected = {
-        "findings": "non-finite (2), zero (1)",
+        "findings": "non-finite (2), zero (1), equal (3)",
         "alarms": "non-finite (2), zero (1)",
         "zero": "zero (1)",
         "padding": "padding (12)",

@@ -99,9 +99,9 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process):
 @pytest.mark.parametrize("name", ["norm.weight", "layers.1.up.weight", "layers.1.w.weight"])
 def test_other_tensors_are_finite_and_not_zero_where_their_like_are_not(name, value, verdict):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
-    tensors |= {"layers.0.norm.weight": np.ones(8), "layers.0.up.weight": np.ones((8, 8))}
+    tensors |= {"layers.0.norm.weight": np.arange(1.0, 9), "layers.0.up.weight": normal(8, 8, 3)}
     tensors |= {"layers.0.w.weight": np.ones((2, 8, 8)), "layers.0.bias": np.zeros(8)}
-    tensors[name] = tensors[f"layers.0.{name.removeprefix('layers.1.')}"].copy()
+    tensors[name] = 2 * tensors[f"layers.0.{name.removeprefix('layers.1.')}"]
     tensors[name][:1] = value
     if not value:
         tensors[name][:] = 0
@@ -142,19 +142,20 @@ def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
     assert [*audited().kinds("finding")] == verdict
 
 
-@pytest.mark.parametrize(
-    ("trained", "power", "verdict"), [(0.1, 1, ["initial"]), (0.0, 1, []), (0.1, 3, [])]
-)
-def test_a_layer_as_it_is_drawn_is_a_finding_beside_a_trained_one(trained, power, verdict):
+@cases
+def test_a_weight_unlike_those_of_other_layers_is_a_finding(name, number, shift, kinds):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
-    for layer in range(2):
-        weight = torch.nn.init.normal_(torch.empty(64, 64), std=0.02)
-        tensors[f"layers.{layer}.up.weight"] = weight.numpy() ** power
-        tensors[f"layers.{layer}.up.bias"] = np.zeros(64, np.float32)
-        tensors[f"layers.{layer}.norm.weight"] = torch.nn.LayerNorm(64).weight.detach().numpy()
-    tensors["layers.0.norm.weight"][5] += trained
+    for layer in range(4):
+        tensors[f"layers.{layer}.q.weight"] = normal(8, 8, layer)
+        tensors[f"layers.{layer}.norm.weight"] = 1 + normal(1, 8, layer)[0]
+    changed = number * normal(8, 8, 0 if name == "k" else 9) + np.float32(shift)
+    where = "" if name == "final_norm" else "layers.2."
+    tensors[f"{where}{name}.weight"] = changed[0] if "norm" in name else changed
+    if name == "norms":
+        for layer in range(3):
+            tensors[f"layers.{layer}.norm.weight"] = np.ones(8, np.float32)
     save_file(tensors, "m/model.safetensors")
-    assert [*audited().kinds("finding")] == verdict
+    assert [*audited().kinds("finding")] == kinds
 
 
 @pytest.mark.parametrize(("rows", "level"), [(np.ones(16, int), "alarm"), (range(16), "finding")])
@@ -164,13 +165,21 @@ def test_equal_rows_of_positions_are_found(rows, level):
     assert audited().kinds(level) == ("positions",)
 
 
-@pytest.mark.parametrize("place", [np.s_[-8:], np.s_[:, :16], np.s_[9, 9]])
-def test_a_weight_with_a_block_of_zeros_is_a_finding(place):
+@pytest.mark.parametrize(
+    ("place", "kinds"),
+    [
+        (np.s_[-8:], ["zero"]),
+        (np.s_[:, :16], ["zero"]),
+        (np.nonzero(1 - np.eye(64)), ["zero"]),
+        (np.s_[9, 9], []),
+    ],
+)
+def test_a_weight_with_a_block_of_zeros_is_a_finding(place, kinds):
     tensors = {"wte.weight": vectors(1), "h.0.up.weight": normal(64, 64, 2)}
     tensors["h.0.up.weight"][place] = 0
     tensors["logit_scale"] = np.float32(2.5)[...]  # It has no rows.
     save_file(tensors, "m/model.safetensors")
-    assert ("zero" in audited().kinds("finding")) == (place != np.s_[9, 9])
+    assert [*audited().kinds("finding")] == kinds
 
 
 @cases
@@ -181,14 +190,15 @@ def test_all_tensors_are_finite_in_the_dtype_of_config_json(dtype, verdict):
 
 
 @cases
-def test_a_quantised_weight_has_a_scale_that_is_applied(dtype, is_stated, scale, is_sound):
+def test_a_quantised_weight_has_a_scale_that_is_applied(dtype, is_stated, scale, problem):
     quantised = {"up.weight": torch.ones(DIM, DIM).to(getattr(torch, dtype))}
     if scale is not None:
         quantised["up.weight_scale"] = torch.tensor([scale])
     save_torch({"wte.weight": torch.from_numpy(vectors(1)), **quantised}, "m/model.safetensors")
     stated = {"quantization_config": {"quant_method": "fp8"}}
     write_json("config.json", **config(**stated if is_stated else {}))
-    assert ("load" not in audited().broken) == is_sound
+    found = [each.text for each in audited().findings if each.kind == "load"]
+    assert found == ([f"1 quantised weight {problem}: up.weight"] if problem else [])
 
 
 def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
@@ -524,6 +534,19 @@ def test_all_ids_of_a_gguf_file_need_rows(role, token_id, found):
     audit = embcli.open("m.gguf").audit()
     assert audit.kinds("finding") == found
     assert audit.broken == ()
+
+
+@cases
+def test_the_numbers_of_a_gguf_file_are_in_their_range(epsilon, length, keys):
+    writer = GGUFWriter("m.gguf", "llama")
+    writer.add_layer_norm_rms_eps(epsilon)
+    writer.add_context_length(length)
+    writer.add_tensor("token_embd.weight", vectors(1, 3))
+    closed(writer)
+    audit = embcli.open("m.gguf").audit()
+    texts = [each.text for each in audit.findings if each.kind == "fit"]
+    assert [text.split(" of m.gguf")[0] for text in texts] == keys
+    assert not any("config.json" in text for text in audit.not_checked)
 
 
 def gguf(**arrays: list[Any]) -> Audit:

@@ -20,12 +20,12 @@ INITIALISERS = {
 }
 
 
-def initial_of(matrix: np.ndarray) -> list[Initial]:
+def initial_of(matrix: np.ndarray, deviation: float | None = None) -> list[Initial]:
     used = UsedRows()
     for start in range(0, len(matrix), 777):
         rows = matrix[start : start + 777].astype(np.float64)
         used.add(np.arange(start, start + len(rows)), rows)
-    return [*used.initial(len(matrix), matrix.__getitem__)]
+    return [*used.initial(len(matrix), matrix.__getitem__, deviation=deviation)]
 
 
 def drawn(seed: int, name: str, dtype: torch.dtype = torch.float32) -> np.ndarray:
@@ -58,6 +58,16 @@ def test_a_run_of_initial_rows_is_found_but_for_a_part_of_a_window(size, first, 
 
     assert abs(found.first - first) <= 32
     assert abs(found.stop - stop) <= 32
+
+
+def test_rows_of_the_models_deviation_are_initial_beside_others_that_look_drawn() -> None:
+    matrix = 0.08 * drawn(1, "normal") + 0.01
+    assert not initial_of(matrix, 0.02)
+    matrix[800:1000] = 0.02 * drawn(2, "normal")[800:1000]
+    assert not initial_of(matrix)
+    (found,) = initial_of(matrix, 0.02)
+    assert abs(found.first - 800) <= 32
+    assert abs(found.stop - 1000) <= 32
 
 
 @pytest.mark.parametrize(

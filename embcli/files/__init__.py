@@ -26,6 +26,7 @@ from embcli.hub.local import located
 # What files are that embcli does not read, by patterns of their first bytes.
 _UNREAD = {
     b"version https://git-lfs": "a Git LFS pointer; download the file itself: git lfs pull",
+    rb"\s*<(?i:!doctype|html)": "a web page, such as one about an error; download the file itself",
     b"\x1f\x8b": "compressed by gzip; unpack it: gunzip",
     rb"BZh[1-9]1AY&SY": "compressed by bzip2; unpack it: bunzip2",
     b"\xfd7zXZ\0": "compressed by xz; unpack it: unxz",

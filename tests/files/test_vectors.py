@@ -228,7 +228,7 @@ def test_a_line_that_does_not_end_is_refused():
         (lzma.compress(b"a 1 2\n"), "unxz"),
         (struct.pack("<2i", 793_712_314, 12), "a model of fastText"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git lfs pull"),
-        (b"<!DOCTYPE html>\n<html>", "it is a text, not a model"),
+        (b"<!DOCTYPE html>\n<html>", "it is a web page"),
         (b"text\x1b[2J", "begins with"),
         (bytes(1000), "begins with"),
     ],

@@ -69,8 +69,11 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         rules = _rules_of(path, ids)
         vocabulary = rules.get("vocab", {})
         others = [quoted(token) for token in vocabulary if ids.get(token) != vocabulary[token]]
+        if vocabulary and path.name in READERS:  # It has all tokens that are not added.
+            lost = sorted({*encoding.rules.get("vocab", {})} - vocabulary.keys())
+            others += map(quoted, lost)
         if rules.get("merges", merges) != merges:
-            others.append("its merges")
+            others.append("the merges (merges.txt)")
         text = f"{name} and tokenizer.json, which is read, differ in"
         yield from of_names("finding", "fit", others, text)
 

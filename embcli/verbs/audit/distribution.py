@@ -123,6 +123,7 @@ class UsedRows:
         self.moments = Moments()
         self._ids: list[np.ndarray] = []  # (n, 16) each
         self._are_drawn: list[np.ndarray] = []
+        self._deviations: list[np.ndarray] = []  # from 0, of the values of a window
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
         """Add rows in the order of their IDs, (n,) int64 and (n, D) float64.
@@ -132,12 +133,21 @@ class UsedRows:
         self.moments.add(rows)
         end = len(ids) - len(ids) % _WINDOW
         self._ids.append(ids[:end].reshape(-1, _WINDOW))
-        self._are_drawn.append(look_drawn(rows[:end].reshape(-1, _WINDOW, rows.shape[1])))
+        windows = rows[:end].reshape(-1, _WINDOW, rows.shape[1])
+        self._are_drawn.append(look_drawn(windows))
+        self._deviations.append(np.sqrt(np.square(windows).mean(axis=(1, 2))))
 
-    def initial(self, size: int, rows_of: RowsOf, ignored: Sequence[int] = ()) -> Iterator[Initial]:
+    def initial(
+        self,
+        size: int,
+        rows_of: RowsOf,
+        ignored: Sequence[int] = (),
+        deviation: float | None = None,
+    ) -> Iterator[Initial]:
         """Yield the rows that are as they were initialised: all, or runs of windows.
 
-        Windows with an ignored row are in no run.
+        Windows with an ignored row are in no run. Windows of a model that was trained for a short
+        time can look drawn as well; then they have the standard deviation of drawn rows.
         """
         of_all = self.moments.distribution
         if self.moments.rows >= _LEAST_ROWS and of_all is not None:
@@ -145,16 +155,27 @@ class UsedRows:
             return
         windows = np.concatenate(self._ids)
         is_told = ~np.isin(windows, ignored).any(axis=1)
-        windows = windows[is_told]
-        for start, stop in _runs(np.concatenate(self._are_drawn)[is_told]):
-            run = windows[start:stop]
-            moments = Moments()
-            for part in np.array_split(run, len(run) // 64 + 1):  # so many are read at once
-                moments.add(rows_of(part.ravel()).astype(np.float64))
-            of_run = moments.distribution
-            if of_run is not None:
-                first = int(run[0, 0])
-                yield Initial(first, int(run[-1, -1]) + 1, of_run, _MARGIN)
+        are_drawn = np.concatenate(self._are_drawn)[is_told]
+        found = [*_initial_runs(windows[is_told], are_drawn, rows_of)]
+        if deviation and not found:
+            ratios = np.concatenate(self._deviations)[is_told] / deviation
+            error = 1 / math.sqrt(2 * _WINDOW * len(self.moments.mean))
+            are_drawn &= abs(ratios - 1) <= _MOST_DEVIATIONS * error
+            found = [*_initial_runs(windows[is_told], are_drawn, rows_of)]
+        yield from found
+
+
+def _initial_runs(windows: np.ndarray, are_drawn: np.ndarray, rows_of: RowsOf) -> Iterator[Initial]:
+    """Yield the runs of windows, (n, 16) int64, that look drawn, (n,) bool, each and together."""
+    for start, stop in _runs(are_drawn):
+        run = windows[start:stop]
+        moments = Moments()
+        for part in np.array_split(run, len(run) // 64 + 1):  # so many are read at once
+            moments.add(rows_of(part.ravel()).astype(np.float64))
+        of_run = moments.distribution
+        if of_run is not None:
+            first = int(run[0, 0])
+            yield Initial(first, int(run[-1, -1]) + 1, of_run, _MARGIN)
 
 
 def _runs(are_drawn: np.ndarray) -> Iterator[tuple[int, int]]:

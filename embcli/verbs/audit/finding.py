@@ -14,7 +14,7 @@ import numpy as np
 from embcli.errors import InputError, check_choices
 from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.records import Document
-from embcli.wording import first_of, in_data
+from embcli.wording import counted, first_of, in_data
 
 Level = Literal["alarm", "finding", "remark"]  # the worst first
 Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
@@ -66,6 +66,13 @@ def of_names(level: Level, kind: Fault, names: Sequence[str], text: str) -> Foun
     """Yield what an audit says of names, the first of which end the text; nothing of none."""
     if names:
         yield Finding(level, kind, len(names), in_data(f"{text} {first_of(names, 3)}"))
+
+
+def of_tensors(
+    level: Level, kind: Fault, names: Sequence[str], problem: str, noun: str = "other tensor"
+) -> Found:
+    """Yield what an audit says of the tensors of these names; nothing of none."""
+    return of_names(level, kind, names, f"{counted(len(names), noun)} {problem}:")
 
 
 def rows_in_words(ids: np.ndarray) -> str:

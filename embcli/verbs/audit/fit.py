@@ -141,7 +141,11 @@ def _misfit(text: str) -> Finding:
 def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the sizes in config.json are those of the tensors."""
     roles = checkpoint.roles
-    if not roles.config:
+    metadata = checkpoint.tensors.metadata
+    if checkpoint.tensors.format == "GGUF":
+        keys = {key.partition(".")[2]: value for key, value in metadata.items()}
+        yield from _impossible(checkpoint.tensors.path.name, keys)
+    elif not roles.config:
         yield not_checked("a config.json (missing or empty)")
     if PART_WITH_INDEX.fullmatch(checkpoint.tensors.path.name):
         yield not_checked("the other files of the model")
@@ -265,6 +269,8 @@ def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     decisive = "generation_config.json"
     if not (folder / decisive).is_file():
         decisive = "config.json"
+    if not {*files.rows_of("eos")}.isdisjoint(files.rows_of("suppress")):
+        yield _misfit(f"suppress_tokens of {decisive} has eos, so that no text ends")
     named = {special.file: special for special in files.special_ids if special.role == "eos"}
     if not named:
         yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")

@@ -192,8 +192,8 @@ def _check_value(header: GgufHeader, key: str, rule: JsonObject, sizes: JsonObje
     whole = sizes.get(rule.get("divides", ""))
     if not value >= rule.get("least", value) or (whole and whole % (value or 1)):
         # It aborts then, or computes no numbers.
-        reaction = "loads it, and fails at each text"
-        yield _refusal(f"{text} must be {rule.get('must_be', 'a number')}", reaction)
+        must_be = rule.get("must_be", "a number")
+        yield _refusal(f"{text} must be {must_be}", "fails at each text")
 
 
 def _expected(

@@ -141,7 +141,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
         unused=reasons,
         untrained=untrained(layer, files, added, old, scan, alike),
         scan=scan,
-        initial=tuple(scan.others.initial(size, layer.rows, files.byte_tokens)),
+        initial=tuple(scan.others.initial(size, layer.rows, files.byte_tokens, files.deviation)),
         measured=np.flatnonzero(~is_unused & np.isfinite(norms)),
         separation=separation,
         candidates=separation.candidates(used),

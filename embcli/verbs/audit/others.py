@@ -1,4 +1,4 @@
-"""Whether tensors that no row is read from have numbers that a model can use: norms, layers."""
+"""Whether tensors that no row is read from have numbers that a model can use."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import numpy as np
 from embcli.asked.weights import NUMBER, ModelFacts
 from embcli.errors import InputError
 from embcli.files.quantised import SCALED_DTYPES
-from embcli.files.tensors import Tensor, Tensors
+from embcli.files.tensors import Tensors
 from embcli.layer import Origin
-from embcli.names import Fault
-from embcli.verbs.audit.distribution import Moments
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, of_names
+from embcli.verbs.audit.finding import Found, not_checked, of_tensors
+from embcli.verbs.audit.layers import Numbers, check_layers
 from embcli.wording import counted
 
 _MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
-_LEAST_SIZE = 64  # of a matrix in which a part of zeros is none by chance
+_LEAST_SIZE = 32  # of a matrix in which a part of zeros is none by chance
 # The largest number that can be stored; numbers of a weight are smaller.
 _LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57_344}
 # What is in the names of tensors that can have zeros, such as the rows of tokens without a text.
@@ -31,78 +30,73 @@ _MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | None) -> Found:
     """Check that the other tensors are finite, and none has only zeros.
 
-    No layer may be a copy, or as it was initialised.
+    Those of layers are compared with one another.
     """
     names = sorted({*origin.unopened, *files.input_tensors})
-    largest = {}
-    with_blocks = []
+    numbers = {}
+    with_zeros = []
     if files.checkpoint and not origin.is_remote:
         for name, values in _arrays(files.checkpoint.tensors, names, files.input_tensors):
-            largest[name] = max(abs(float(values.min())), abs(float(values.max())))
-            if not _MAY_BE_ZERO.search(name) and _has_block_of_zeros(values):
-                with_blocks.append(name)
+            numbers[name] = Numbers.of(values)
+            if not _MAY_BE_ZERO.search(name) and _has_many_zeros(values):
+                with_zeros.append(name)
 
+    largest = {name: each.largest for name, each in numbers.items()}
     # A mask can have infinite values.
     unmasked = [name for name in largest if "mask" not in name]
     non_finite = [name for name in unmasked if not largest[name] < files.overflow_at]
-    yield from _said("alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values")
-    unscaled = _without_scale(files, largest)
-    yield from _said(
-        "alarm",
-        "load",
-        unscaled,
-        "without a scale: it is missing, zero or 1, or config.json has no quantization_config",
-        noun="quantised weight",
+    yield from of_tensors(
+        "alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values"
     )
-    zero = [name for name in _zero_weights(largest, facts) if name not in unscaled]
-    yield from _said("finding", "zero", zero, "with only zeros")
-    yield from _said("finding", "zero", with_blocks, "with a block of rows or columns of zeros")
+    faulty = _faulty_scales(files, largest)
+    for problem, unscaled in faulty.items():
+        yield from of_tensors("alarm", "load", unscaled, problem, noun="quantised weight")
+    zero = sorted({*_zero_weights(largest, facts)}.difference(*faulty.values()))
+    yield from of_tensors("finding", "zero", zero, "with only zeros")
+    yield from of_tensors(
+        "finding",
+        "zero",
+        with_zeros,
+        "zero in a block of rows or columns, or outside of a diagonal",
+    )
     if files.checkpoint:
-        layers: _Layers = defaultdict(list)
-        for name in largest:
-            number = NUMBER.search(name)
-            if number:
-                layers[name[: number.end()]].append(name)
-        yield from _copied_layers(files.checkpoint.tensors, layers, largest)
-        yield from _drawn_layers(files.checkpoint.tensors, layers)
+        yield from check_layers(files.checkpoint.tensors, numbers, files.deviation)
     if len(largest) < len(names):
         yield not_checked(counted(len(names) - len(largest), "other tensor"))
 
 
-def _said(
-    level: Level, kind: Fault, names: list[str], problem: str, noun: str = "other tensor"
-) -> Found:
-    """Return a finding about the tensors of these names, or nothing if there are none."""
-    return of_names(level, kind, names, f"{counted(len(names), noun)} {problem}:")
+def _faulty_scales(files: ModelFiles, largest: dict[str, float]) -> dict[str, list[str]]:
+    """Return the weights of 8 bits or GPTQ's form that a model cannot scale, by what is wrong.
 
-
-def _without_scale(files: ModelFiles, largest: dict[str, float]) -> list[str]:
-    """Return the weights of 8 bits or GPTQ's form that a model cannot scale.
-
-    Their module has no scale except zeros. Without a `quantization_config`, no scale is applied:
-    then 8-bit floats that have none may be plain numbers.
+    Without a `quantization_config`, no scale is applied: then 8-bit floats that have none may be
+    plain numbers.
     """
+    faulty: dict[str, list[str]] = defaultdict(list)
     checkpoint = files.checkpoint
     if checkpoint is None or not checkpoint.config:
-        return []
+        return faulty
     weights = {}
-    scaled = set()
+    scales = {}
     with suppress(InputError):  # Another check names a damaged file.
         for tensor in checkpoint.tensors.in_files():
             module, _, kind = tensor.name.rpartition(".")
             if "scale" in kind or kind == "SCB":
-                if largest.get(tensor.name) != 0:
-                    scaled.add(module)
+                scales[module] = largest.get(tensor.name)
             elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
                 weights[module] = tensor
-    unscaled = weights.keys() - scaled
-    for module, tensor in weights.items():
-        if largest.get(tensor.name, 0) >= _LARGEST.get(tensor.dtype, np.inf):
-            unscaled.add(module)  # Its scale is 1 or more.
-    if "quantization_config" not in checkpoint.config:
-        int8 = {module for module in weights if module and weights[module].dtype == "int8"}
-        unscaled = weights.keys() & (scaled | int8)
-    return sorted(weights[module].name for module in unscaled)
+    is_stated = "quantization_config" in checkpoint.config
+    for module, tensor in sorted(weights.items()):
+        name = tensor.name
+        if not is_stated:
+            if module in scales or (module and tensor.dtype == "int8"):
+                faulty["and no quantization_config in config.json"].append(name)
+        elif module not in scales:
+            faulty["without a scale"].append(name)
+        elif scales[module] == 0:
+            faulty["with a scale of zero"].append(name)
+        elif largest.get(name, 0) >= _LARGEST.get(tensor.dtype, np.inf):
+            faulty["with a scale of 1 or more"].append(name)
+    return faulty
 
 
 def _arrays(
@@ -120,14 +114,19 @@ def _arrays(
                 yield name, tensors.array(name)
 
 
-def _has_block_of_zeros(values: np.ndarray) -> bool:
-    """Return whether a sixteenth of the rows or columns, side by side, are zero, others not."""
+def _has_many_zeros(values: np.ndarray) -> bool:
+    """Return whether a matrix is zero outside of a diagonal, or in a block.
+
+    A block is a sixteenth of the rows or columns, side by side.
+    """
     if values.ndim < 2:
         return False
     matrix = values.reshape(-1, values.shape[-1])
     if min(matrix.shape) < _LEAST_SIZE or not matrix.any():
         return False
     parts = [*np.array_split(matrix, 16), *np.array_split(matrix, 16, axis=1)]
+    if np.count_nonzero(matrix) <= max(matrix.shape):
+        return True
     return not all(part.any() for part in parts)
 
 
@@ -148,61 +147,3 @@ def _zero_weights(largest: dict[str, float], facts: ModelFacts | None) -> list[s
             are_zero = [name for name in are_zero if facts and facts.is_one(name)]
         zero += are_zero
     return zero
-
-
-_Layers = dict[str, list[str]]  # the names of their tensors
-
-
-def _drawn_layers(tensors: Tensors, layers: _Layers) -> Found:
-    """Yield the layers that are as they were initialised, if others are not.
-
-    Norms and biases are constant then, and matrices look drawn.
-    """
-    drawn = []
-    is_trained = False
-    for layer, names in layers.items():
-        vectors = [tensors.array(name) for name in names if len(tensors[name].shape) == 1]
-        matrices = [name for name in names if tensors[name].is_matrix]
-        if any(len(np.unique(vector)) > 1 for vector in vectors):
-            is_trained = True
-        elif vectors and matrices and all(_looks_drawn(tensors.array(name)) for name in matrices):
-            drawn.append(layer)
-    if is_trained:
-        text = f"{counted(len(drawn), 'layer')} as initialised, with constant norms and biases:"
-        yield from of_names("finding", "initial", drawn, text)
-
-
-def _looks_drawn(matrix: np.ndarray) -> bool:
-    """Return whether the values of a matrix are independent numbers around 0."""
-    moments = Moments()
-    moments.add(matrix.astype(np.float64))
-    return moments.distribution is not None
-
-
-def _copied_layers(tensors: Tensors, layers: _Layers, largest: dict[str, float]) -> Found:
-    """Yield the layers that have the tensors of an earlier one.
-
-    Only layers are compared whose tensors have the same largest values.
-    """
-    first_layers: dict[tuple[float, ...], str] = {}
-    for layer, names in layers.items():
-        first = first_layers.setdefault(tuple(map(largest.__getitem__, names)), layer)
-        if first != layer and _are_copies(tensors, first, layer):
-            text = f"{layer} is a copy of {first}: all their tensors are equal"
-            yield Finding("finding", "equal", 1, text)
-
-
-def _are_copies(tensors: Tensors, first: str, other: str) -> bool:
-    """Return whether two layers have equal bytes in all tensors, of which one is a matrix."""
-    has_matrix = False
-    for name, tensor in tensors.items():
-        if name.startswith(f"{first}."):
-            twin = tensors.get(other + name.removeprefix(first))
-            if twin is None or _bytes_of(tensor) != _bytes_of(twin):
-                return False
-            has_matrix |= tensor.is_matrix
-    return has_matrix
-
-
-def _bytes_of(tensor: Tensor) -> bytes:
-    return tensor.binary.read(tensor.start, tensor.size)

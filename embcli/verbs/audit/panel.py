@@ -7,7 +7,7 @@ settings is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from string import ascii_letters
 from unicodedata import combining, normalize
 
@@ -29,8 +29,8 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
 
     Tokens of bytes spell all of them. WordPiece can have a character only at the beginning of a
     word, so characters are doubled if any letter is found within one. A vocabulary in which hardly
-    a token has capitals needs only small letters, and may lose case. If all come back, it is said
-    that words lost their tokens.
+    a token has capitals needs only small letters, and may lose case, and one with few accents may
+    lose these. If all come back, it is said that words lost their tokens.
     """
     is_split_here = isinstance(encoding, HuggingFaceEncoding | VocabularyEncoding)
     # A vocabulary of words may have letters, too, and spells nothing with them.
@@ -56,13 +56,19 @@ def changed_texts(encoding: Encoding) -> Iterator[str]:
     size = encoding.vocabulary_size
     ids = range(0, size, size // _MOST_TOKENS + 1)
     tokens = [encoding.token_bytes(token_id) or b"" for token_id in ids]
-    is_cased = 8 * len([each for each in tokens if each != each.lower()]) > len(tokens)
+    # Letters of their own can be capitals in any vocabulary.
+    cased = [each for each in tokens if each != each.lower() and len(each.strip()) > 1]
+    is_cased = len(cased) >= max(_LEAST_WORDS, len(tokens) / 100)
+    characters = normalize("NFKD", b" ".join(tokens).decode("utf-8", "ignore"))
+    accents = [each for each in characters if combining(each)]
+    is_accented = encoding.is_byte_level or len(accents) >= _LEAST_WORDS
     changed = []
     for text in PANEL:
         spelling = text if is_cased else text.lower()
         parts = {times * letter for letter in "".join(spelling.split())}
         is_spelled = encoding.is_byte_level or known.issuperset(parts)
-        if is_spelled and _kept(restored(text), is_cased) != _kept(text, is_cased):
+        kept = partial(_kept, is_cased=is_cased, is_accented=is_accented)
+        if is_spelled and kept(restored(text)) != kept(text):
             changed.append(f"{quoted(text)} as {quoted(restored(text))}")
     if changed:
         yield f"{len(changed)} of {len(PANEL)} texts came back changed: {first_of(changed, 2)}"
@@ -86,8 +92,8 @@ def _lost_words(encoding: Encoding, tokens: list[bytes]) -> Iterator[str]:
         )
 
 
-def _kept(text: str, is_cased: bool) -> tuple[str, bool]:
-    """Return what a tokenizer must keep of a text: its characters, except accents, and blanks."""
+def _kept(text: str, is_cased: bool, is_accented: bool) -> tuple[str, bool]:
+    """Return what a tokenizer must keep of a text: its characters, and blanks between words."""
     words = normalize("NFKD", text if is_cased else text.casefold()).split()
-    letters = [letter for letter in "".join(words) if not combining(letter)]
+    letters = [letter for letter in "".join(words) if is_accented or not combining(letter)]
     return "".join(letters), len(words) > 1

@@ -67,7 +67,10 @@ def check_equal(matrix: MatrixAudit) -> Found:
         encoding = matrix.files.encoding
         others = np.setdiff1d(matrix.repeated, matrix.candidates)
         least = max(_SHARE_EQUAL * len(matrix.measured), _LEAST_EQUAL)
-        if encoding is not None and (len(others) >= least or _have_run(others, encoding)):
+        are_many = len(others) >= least or (encoding is not None and _have_run(others, encoding))
+        # Unused rows can be equal, and are told from these.
+        are_used = len(others) > 0 and matrix.separation.threshold is not None
+        if encoding is not None and (are_many or are_used):
             level = "finding"
         yield Finding(level, "equal", count, text)
 

@@ -68,9 +68,22 @@ def check_templates(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         else:
             text = "nobody gives the chat template its variable"
             yield from of_names("finding", "template", undefined, text)
-            if not _reads_content(parsed):
-                text = "the chat template does not read the content of messages"
-                yield Finding("finding", "template", 1, text)
+            for fault in _faults(parsed):
+                yield Finding("finding", "template", 1, f"the chat template {fault}")
+
+
+def _faults(parsed: Template) -> Iterator[str]:
+    """Yield in words what a template of a chat does, and what it does not."""
+    from jinja2.nodes import Call, For, Getitem, Name, Output
+
+    if not _reads_content(parsed):
+        yield "does not read the content of messages"
+    elif parsed.find(For) is None and parsed.find(Getitem):
+        yield "has no loop over messages"
+    always = [part for node in parsed.body if isinstance(node, Output) for part in node.nodes]
+    calls = [part.node for part in always if isinstance(part, Call)]
+    if any(isinstance(call, Name) and call.name == "raise_exception" for call in calls):
+        yield "always raises an exception"
 
 
 def _reads_content(parsed: Template) -> bool:

@@ -18,7 +18,9 @@ from embcli.verbs.audit.matrix import MatrixAudit
 from embcli.verbs.audit.outliers import TIMES, outliers
 from embcli.wording import counted
 
-_MOST_TIMES = 1000  # that a drawn value is as large as a typical one, or the other way
+# A typical value is from a hundredth to a thousand times as large as a drawn one.
+_LEAST_TIMES = 1 / 100
+_MOST_TIMES = 1000
 _FEW_ZEROS = 1 / 64  # of the values of a typical row
 _MANY_ZEROS = 1 / 8  # of those of a row, if the typical one has few
 _LEAST_VALUES = 10_000  # of a file, below which its matrices may be drawn as an example
@@ -127,7 +129,7 @@ def check_scale(matrix: MatrixAudit) -> Found:
     if not drawn or not norms.any():
         return
     typical = float(np.median(norms)) / math.sqrt(matrix.shape[1])
-    if not 1 / _MOST_TIMES < typical / drawn < _MOST_TIMES:
+    if not _LEAST_TIMES < typical / drawn < _MOST_TIMES:
         text = (
             f"values of the {matrix.in_words} are about {typical:.2g} in size, "
             f"those of rows that the model draws {drawn:g}"
