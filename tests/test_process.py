@@ -45,7 +45,7 @@ def test_an_error_has_its_traceback_where_that_is_asked_for(in_process, process)
 
 def test_an_error_that_nobody_expected_keeps_its_traceback():
     ran = run_script(
-        "import embcli.text as t; del t.lines_of; from embcli.__main__ import run; run()"
+        "import embcli.text as t; del t.lines_of_ids; from embcli.__main__ import run; run()"
     )
 
     assert ran.returncode == 2

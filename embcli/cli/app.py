@@ -572,13 +572,13 @@ def diff(
     notes = PrintedNotes()  # are those of both models
     from embcli.verbs import diff as verb
 
-    names_of_both = (base, tuned)
-    if any(_is_vocabulary(name, tokens) for name in names_of_both):
-        first, second = [_vocabulary(name, options, notes) for name in names_of_both]
+    if _is_vocabulary(base, tokens) or _is_vocabulary(tuned, tokens):
+        first = _vocabulary(base, options, notes)
+        second = _vocabulary(tuned, options, notes)
         return verb.compare_tokens(first, second, top, notes, words)
-    models = [opened(options, name, notes) for name in names_of_both]
     return verb.diff(
-        *models,
+        opened(options, base, notes),
+        opened(options, tuned, notes),
         layer=layer,
         tokens=tokens,
         atol=atol,

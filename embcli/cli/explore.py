@@ -47,7 +47,7 @@ def walk(
 
     row = row and decoded(row, "--row")
     text = text and decoded(text, "--text")
-    model_options = {name: value for name, value in vars(options).items() if name != "path"}
+    model_options = vars(options) | {"path": None}
     found = opened(model_options, path)
     if text is not None and found.encoding is None:
         raise InputError("these rows have no tokens: --encoding names an encoding")

@@ -38,7 +38,7 @@ def read(given: Any, example: str, lines: bool = False) -> Sequences:
     verb, says what could be given. A text that looks like IDs or is the name of a file is read as
     text, with a note.
     """
-    from embcli.text import Sequences, lines_of, lines_of_ids, parse_ids
+    from embcli.text import Sequences, lines_of_ids, parse_ids, sequences_of
 
     text = given.text
     file = given.file
@@ -59,8 +59,7 @@ def read(given: Any, example: str, lines: bool = False) -> Sequences:
             say(f"the piped IDs are read as a text; for token IDs: {_verb(example)} --ids -")
         elif path is None and not lines and re.fullmatch(".+\n", content):
             say("the line end of the piped line is read as text; echo -n writes none")
-    texts = lines_of(content) if lines else [content]
-    return Sequences(texts=tuple(texts), many=lines)
+    return sequences_of(content, lines)
 
 
 def _refuse_several(inputs: dict[str, object]) -> None:

@@ -118,10 +118,11 @@ class ResultWriter:
 
         A terminal gets data at once, with control characters escaped.
         """
-        if self.path is None and sys.stdout is None:
+        path = self.path
+        if path is None and sys.stdout is None:
             raise OutputError("standard output is closed; open it, or name a file with --output")
-        opened = nullcontext(sys.stdout.buffer) if self.path is None else destination(self.path)
-        with explaining_failure(self.path), opened as file:
+        opened = nullcontext(sys.stdout.buffer) if path is None else destination(path)
+        with explaining_failure(path), opened as file:
             if not (is_data and file.isatty()):
                 yield file
             else:
@@ -132,10 +133,10 @@ class ResultWriter:
                 text = printable(text).removesuffix("\n")
                 file.write(f"{text}\n".encode())
             file.flush()
-            if self.path is not None:
-                refuse_replacing(self.path, opened_files)
-        if self.path and self.path.is_file() and is_terminal(sys.stderr):
-            say(f"wrote {self.path}: {in_bytes(self.path.stat().st_size)}")
+            if path is not None:
+                refuse_replacing(path, opened_files)
+        if path and path.is_file() and is_terminal(sys.stderr):
+            say(f"wrote {path}: {in_bytes(path.stat().st_size)}")
 
 
 def _suggestions(verb: str, known: Collection[str], notes: Sequence[Note | Hint]) -> str:

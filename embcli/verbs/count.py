@@ -168,11 +168,9 @@ class Counting:
 
     def _files_in(self, folder: str) -> Iterator[CountInput]:
         """Yield the files in a folder that are neither hidden nor special."""
-
-        def fail(error: OSError) -> None:
-            self._fail(error.filename, error)
-
-        for parent, folders, files in os.walk(folder, onerror=fail):
+        for parent, folders, files in os.walk(
+            folder, onerror=lambda error: self._fail(error.filename, error)
+        ):
             hidden = {name for name in [*folders, *files] if name.startswith(".")}
             self.left_out += len(hidden)
             folders[:] = sorted(set(folders) - hidden)  # os.walk goes on with these

@@ -31,7 +31,7 @@ from embcli.records import Document, Records, TypedValues, listed
 from embcli.result import Result
 from embcli.tokens import token_text, tokens_of
 from embcli.verbs.diff.converted import Converted, other_settings
-from embcli.verbs.diff.measure import Matching, compare_rows, match_rows
+from embcli.verbs.diff.measure import ComparedRows, Matching, compare_rows, match_rows
 from embcli.verbs.diff.tokens import (
     TokenDiff,
     Vocabulary,
@@ -52,7 +52,7 @@ State = Literal["equal", "changed", "removed", "added"]
 
 
 @dataclass(frozen=True, eq=False)
-class Diff(Result, verb="diff"):
+class Diff(ComparedRows, Result, verb="diff"):
     """A comparison of two matrices, for each pair of rows that stand for the same token.
 
     A pair is equal if all numbers are, in whatever dtypes: NaN equals NaN, and +0 equals -0; or if
@@ -66,11 +66,6 @@ class Diff(Result, verb="diff"):
     base: Side
     tuned: Side
     matching: Matching
-    equal: np.ndarray  # (pairs,) bool
-    cosine_distances: np.ndarray  # (pairs,) float64
-    distances: np.ndarray  # (pairs,) float64, L2
-    largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
-    only_rounded: bool  # whether rounding to the dtypes of both makes all pairs equal
     atol: float = 0.0
     head: Diff | None = None
     rules: Strings | None = ()  # of the tokenizers, that differ; None if not compared
@@ -319,7 +314,7 @@ def _diff_of_layer(
         base=side("BASE", 0, base),
         tuned=side("TUNED", 1, tuned),
         matching=matching,
-        **compared._asdict(),
+        **vars(compared),
         atol=atol,
         untrained=_untrained(other.source, tuned[layer], layer, matching.alone[1], notes),
         notes=notes,

@@ -6,6 +6,7 @@ Rows are compared in blocks, so that the matrices can be larger than memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
@@ -71,14 +72,15 @@ def paired_by_token(base: Tokens, tuned: Tokens) -> Iterator[tuple[bytes, Row, R
             yield token, base_row, tuned_row
 
 
-class ComparedRows(NamedTuple):
-    """Which pairs of rows are equal, and how far apart the others are, as a Diff has it."""
+@dataclass(frozen=True, eq=False)
+class ComparedRows:
+    """Which pairs of rows are equal, and how far apart the others are."""
 
     equal: np.ndarray  # (pairs,) bool
     cosine_distances: np.ndarray  # (pairs,) float64
-    distances: np.ndarray  # (pairs,) float64
-    largest_differences: np.ndarray  # (pairs,) float64
-    only_rounded: bool  # whether all are equal once both are rounded to the dtypes of both
+    distances: np.ndarray  # (pairs,) float64, L2
+    largest_differences: np.ndarray  # (pairs,) float64: the largest |difference| of two values
+    only_rounded: bool  # whether rounding to the dtypes of both makes all pairs equal
 
 
 @np.errstate(all="ignore")  # rows that are not finite have no distance, zero rows no cosine
@@ -100,9 +102,8 @@ def compare_rows(
     tuned.load()
     count = len(all_base_rows)
     equal = np.ones(count, bool)
-    cosine_distances = np.zeros(count)
-    distances = np.zeros(count)
-    largest_differences = np.zeros(count)
+    measures = np.zeros((3, count))
+    cosine_distances, distances, largest_differences = measures
     only_rounded = base.dtype != tuned.dtype
     values_per_block = 1 << 20
     step = max(values_per_block // base.shape[1], 1)
@@ -142,8 +143,7 @@ def compare_rows(
         distances[changed] = np.ldexp(np.sqrt(squares(tuned_scaled - base_scaled)), exponents)
         largest_differences[pairs] = differences.max(axis=1)
 
-    for values in (cosine_distances, distances, largest_differences):
-        values[~np.isfinite(values)] = np.nan
+    measures[~np.isfinite(measures)] = np.nan
     return ComparedRows(equal, cosine_distances, distances, largest_differences, only_rounded)
 
 

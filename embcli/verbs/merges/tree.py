@@ -97,17 +97,15 @@ def _joined(parts: Sequence[_Node], mark: str) -> _Node:
     middles = [start + part.middle for start, part in zip(starts, parts, strict=False)]
     first, *inner, last = middles
     middle = (first + last) // 2
-    branches = dict.fromkeys(inner, "┴")
+    branches = list(" " * first + "─" * (last - first) + "╯")
     branches[first] = "╰"
-    branches[last] = "╯"
-    start_of_mark = min(middle, last - len(mark))
-    for cell, character in enumerate(mark, start_of_mark):
-        branches[cell] = character
-    branch_line = [branches.get(cell, "─") for cell in range(first, last + 1)]
+    for cell in inner:
+        branches[cell] = "┴"
+    start = min(middle, last - len(mark))
+    branches[start : start + len(mark)] = mark
 
     token = b"".join(part.token for part in parts)
-    node = _Node(token, _side_by_side(parts), middle)
-    node.lines.append(" " * first + "".join(branch_line))
+    node = _Node(token, [*_side_by_side(parts), "".join(branches)], middle)
     node.add(shown(token))
     return node
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,14 +63,13 @@ def queries_of_tokens(
     if any(re.search(r" [-+] |[^\W\d]\+[^\W\d]", text) for text in tokens.texts or ()):
         notes.add(Sentence("a text is no rule: {minus} and {plus} subtract and add rows"))
 
-    bounds = pairwise(tokens.starts.tolist())
-    sequences = [tokens.ids[start:stop].astype(np.int64) for start, stop in bounds]
+    sequences = np.split(tokens.ids.astype(np.int64), tokens.starts[1:-1])
     if tokens.reading is not None and tokens.texts:
         sequences = [tokens.reading.ids_of_token(text) for text in tokens.texts]
     check_ids(tokens, rows, can_enlarge=False)
     added = _terms("plus", plus, tokens, rows)
     subtracted = _terms("minus", minus, tokens, rows)
-    for number, ids in enumerate(sequences or [tokens.ids], 1):
+    for number, ids in enumerate(sequences, 1):
         if not len(ids):
             where = f"line {number:,}" if tokens.many else "the input"
             raise InputError(f"{where} has no tokens, so there are no neighbours")

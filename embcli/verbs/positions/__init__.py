@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
@@ -112,11 +113,9 @@ class PositionTable(Result, verb="positions"):
         count = len(self.chosen)
         named = {matrix.name: matrix for matrix in self.matrices}
         specs = {}
-        widths = []
         for name, matrix in named.items():
-            row_shape = (*matrix.middle_shape, len(matrix.columns))
-            specs[name] = ArraySpec((count, *row_shape), matrix.dtype)
-            widths.append(int(np.prod(row_shape)))
+            shape = (count, *matrix.middle_shape, len(matrix.columns))
+            specs[name] = ArraySpec(shape, matrix.dtype)
 
         run: Document = {"embcli": __version__, "kind": kind}
         if self.layers:
@@ -134,7 +133,7 @@ class PositionTable(Result, verb="positions"):
             fields={"position": int},
             pieces=in_pieces(
                 count,
-                max(widths),
+                max(math.prod(spec.shape[1:]) for spec in specs.values()),
                 lambda places, names: dict.fromkeys(names, self.chosen[places]),
                 lambda places, names: {
                     name: named[name].rows(self.chosen[places]) for name in names
