@@ -199,21 +199,6 @@ def test_files_of_all_kinds_are_counted(in_process, snapshot):
     snapshot("count/files.txt", session(in_process, *lines))
 
 
-def test_a_folder_is_walked_with_recursive(in_process, snapshot):
-    for name in ("docs/b.txt", "docs/a/z.txt", "docs/.hidden", "docs/.git/config", "c.txt"):
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text("Every effort\n")
-    Path("docs/binary").write_bytes(b"PK\0")
-    Path("docs/lost").symlink_to("nowhere")
-    os.mkfifo("docs/pipe")
-    Path("empty").mkdir()
-
-    lines = ["count docs c.txt --recursive", "count docs c.txt", "count empty -r"]
-    snapshot("count/folders.txt", session(in_process, *lines))
-    rows = embcli.count(paths=["docs", Path("c.txt")], recursive=True).rows
-    assert [row.file for row in rows] == ["docs/b.txt", "docs/a/z.txt", "c.txt"]
-
-
 def test_an_unreadable_file_is_noted_and_the_others_are_counted(in_process, monkeypatch):
     for name in ("a.txt", "b.txt", "c.txt"):
         Path(name).write_text("Every effort\n")
@@ -243,27 +228,12 @@ def test_a_text_without_an_end_is_noted(options, in_process, monkeypatch):
     assert "cannot count '/dev/zero': it gives more than 1.0 kB without an end\n" in ran.err
 
 
-def test_an_unreadable_folder_is_noted(in_process, monkeypatch):
-    Path("docs").mkdir()
-    Path("docs/a.txt").write_text("a")
-
-    def refuse(folder: str) -> object:
-        raise PermissionError(13, "Permission denied", folder)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    Path("a.txt").write_text("a")
-    ran = in_process("count", "-r", "docs", "a.txt")
-    assert ran.status == 2
-    assert ran.err == "embcli: cannot count 'docs': Permission denied\n"
-
-
 def test_a_name_that_is_not_utf8_is_counted(in_process):
     Path(os.fsdecode(b"fol\xe9der")).mkdir()
     Path(os.fsdecode(b"fol\xe9der/na\xefve.txt")).write_text("Every effort\n")
-    for words in (["-r", b"fol\xe9der"], [b"fol\xe9der/na\xefve.txt"]):
-        row = json.loads(in_process.ok("count", *words, "-f", "ndjson").out)
-        assert row["file"] == r"fol\xe9der/na\xefve.txt"
-        assert row["tokens"] == {"gpt2": 3}
+    row = json.loads(in_process.ok("count", b"fol\xe9der/na\xefve.txt", "-f", "ndjson").out)
+    assert row["file"] == r"fol\xe9der/na\xefve.txt"
+    assert row["tokens"] == {"gpt2": 3}
 
 
 def test_hostile_names_reach_no_terminal_raw(in_process):

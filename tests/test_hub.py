@@ -12,7 +12,6 @@ from safetensors.numpy import save_file
 from embcli.errors import InputError
 from embcli.hub.local import cache_folder, located
 from tests.cases import cases
-from tests.readers import from_ndjson
 
 MAIN = "0" * 39 + "a"
 OTHER = "1" * 39 + "b"
@@ -138,34 +137,6 @@ def test_a_name_that_is_nowhere_says_where_it_was_looked_for(in_process):
     told = in_process.refused("lookup", "a", "--from", "llama3.2")
     assert "in the Hugging Face cache" in told
     assert told.endswith("\nrun hf download ORG/llama3.2\n")
-
-
-@pytest.fixture
-def _one_model(home: Path) -> None:
-    """Put a model into Hugging Face's cache, beside a folder of another name."""
-    (home / ".cache/huggingface/hub/models--.hidden--x y").mkdir(parents=True)
-    folder = home / ".cache/huggingface/hub/models--org--name"
-    weights = folder / f"snapshots/{MAIN}/model.safetensors"
-    weights.parent.mkdir(parents=True)
-    save_file({"wte.weight": np.ones((5, 3), np.float32)}, weights)
-    (folder / "refs").mkdir()
-    (folder / "refs/main").write_text(MAIN)
-
-
-@pytest.mark.usefixtures("_one_model")
-def test_the_models_of_a_machine_are_listed_with_where_they_were_looked_for(
-    in_process, home, snapshot, monkeypatch
-):
-    monkeypatch.chdir(home)
-    monkeypatch.setenv("HF_HUB_CACHE", ".cache/huggingface/hub")
-    snapshot("info/models-of-a-machine.txt", in_process.ok("info", "--models").text)
-
-    [first] = from_ndjson(in_process.ok("info", "--models", "-f", "ndjson").out)
-    assert [*first.values()] == ["org/name", "safetensors", 5, 3, 140]
-
-
-def test_the_list_of_models_is_of_no_model(in_process):
-    assert "leave out the model" in in_process.refused("info", "--models", "--from", "x")
 
 
 @pytest.mark.parametrize("word", ["{x}", "{host.__class__}", "{host:>1900000000}"])

@@ -719,7 +719,6 @@ def count(
     *,
     files: list[str] | None = None,
     text: str | None = None,
-    recursive: bool = False,
     lines: bool = False,
     encoding: o.Encodings = o.DEFAULT_ENCODINGS,
     special: bool = False,
@@ -747,7 +746,6 @@ def count(
         lines=lines,
         special=special,
         fail_above=fail_above,
-        recursive=recursive,
         notes=notes,
     )
     rows = counting.rows(sources(files, text))
@@ -763,7 +761,6 @@ def info(
     named: o.ModelPath = None,
     model: FileOptions,
     tensors: bool = False,
-    models: bool = False,
 ) -> Any:
     """Show versions and the cache, or the tensors of a model.
 
@@ -775,18 +772,12 @@ def info(
 
     # the tensors of a model, and what they are for
     embcli info gpt2
-
-    # the models on this machine
-    embcli info --models
     """
-    from embcli.verbs.info import info as info_of_model, local_models, this_machine
+    from embcli.verbs.info import info as info_of_model, this_machine
 
-    is_of_model = named is not None or model.is_of_file
-    if models and is_of_model:
-        raise InputError("--models lists all models; leave out the model")
-    if is_of_model:
+    if named is not None or model.is_of_file:
         return info_of_model(model.opened(named), tensors=tensors)
-    return local_models(PrintedNotes()) if models else this_machine()
+    return this_machine()
 
 
 @command("More", view=PAGE)

@@ -157,13 +157,6 @@ def cache_folder() -> Path:
     return Path(os.path.expandvars(os.path.expanduser(folder)))  # noqa: PTH111
 
 
-def cached_models(cache: Path) -> Iterator[NamedPath]:
-    """Yield the names and the files of the models in a cache, of the main revision of each."""
-    for name, folder in model_folders(cache):
-        with suppress(InputError, OSError):
-            yield name, OF_WEIGHTS.file_in(_revision_folder(folder, name, "main"))
-
-
 def model_folders(cache: Path) -> Iterator[NamedPath]:
     """Yield the names and the folders of the models in a cache; opens no file."""
     for folder in sorted(cache.glob("models--*")):

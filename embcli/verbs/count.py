@@ -7,7 +7,6 @@ tally has what they have in common. No tokens are kept.
 from __future__ import annotations
 
 import io
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -61,16 +60,15 @@ class CountInput(NamedTuple):
 
     path: str | None  # None for a text
     open: Callable[[], AbstractContextManager[Any]]
-    may_be_binary: bool = False  # then it is left out, as a file in a folder is
 
     @classmethod
     def of_text(cls, text: str) -> CountInput:
         return cls(None, partial(io.BytesIO, original_bytes(text)))
 
     @classmethod
-    def of_file(cls, path: str | Path, may_be_binary: bool = False) -> CountInput:
+    def of_file(cls, path: str | Path) -> CountInput:
         opened_files.add(Path(path).absolute())
-        return cls(str(path), partial(Path(path).open, "rb"), may_be_binary)
+        return cls(str(path), partial(Path(path).open, "rb"))
 
 
 @dataclass(eq=False)
@@ -82,12 +80,10 @@ class Counting:
     lines: bool = False
     special: bool = False
     fail_above: int | None = None
-    recursive: bool = False
     notes: Notes = field(default_factory=Notes)
     total: Count = field(init=False)  # the sum of the rows; its line is their number
     above: int = 0  # rows with more tokens than the limit
     failures: int = 0  # files that cannot be counted
-    left_out: int = 0  # hidden files and folders, binary and special files, in folders
 
     def __post_init__(self) -> None:
         """Raise RangeError for a limit below 0, and for an encoding that cannot split a text."""
@@ -100,13 +96,9 @@ class Counting:
 
     def rows(self, sources: Iterable[CountInput]) -> Iterator[Count]:
         """Yield the rows of texts and files as they are counted."""
-        for source in self._files(sources):
+        for source in sources:
             try:
                 with source.open() as file:
-                    # A file is binary if its first bytes have a NUL, as git decides it.
-                    if source.may_be_binary and b"\0" in file.peek(8000):
-                        self.left_out += 1
-                        continue
                     texts: Iterable[bytes] = iter(partial(file.readline, LONGEST_TEXT + 1), b"")
                     if not self.lines:
                         texts = [file.read(LONGEST_TEXT + 1)]
@@ -118,8 +110,6 @@ class Counting:
             things = counted(self.above, "line" if self.lines else "text")
             limit = counted(self.fail_above or 0, "token")
             self.notes.add(f"{things} with more than {limit}")
-        if self.left_out:
-            self.notes.add(f"left out: {self.left_out:,} hidden, binary or special")
 
     def _counted(self, path: str | None, line: int, data: bytes) -> Count:
         """Return a row for the bytes of a text or of a line, which is added to the total."""
@@ -155,31 +145,8 @@ class Counting:
         self.failures += 1
         reason = getattr(error, "strerror", None) or error
         if isinstance(error, IsADirectoryError):
-            reason = Sentence("it is a folder; {recursive} counts the files in it")
+            reason = "it is a folder; name its files, such as folder/*.txt"
         self.notes.add(Sentence("cannot count {what}: {reason}", what=_shown(path), reason=reason))
-
-    def _files(self, sources: Iterable[CountInput]) -> Iterator[CountInput]:
-        """Yield texts and files and, if they are asked for, the files in folders."""
-        for source in sources:
-            if self.recursive and source.path is not None and Path(source.path).is_dir():
-                yield from self._files_in(source.path)
-            else:
-                yield source
-
-    def _files_in(self, folder: str) -> Iterator[CountInput]:
-        """Yield the files in a folder that are neither hidden nor special."""
-        for parent, folders, files in os.walk(
-            folder, onerror=lambda error: self._fail(error.filename, error)
-        ):
-            hidden = {name for name in [*folders, *files] if name.startswith(".")}
-            self.left_out += len(hidden)
-            folders[:] = sorted(set(folders) - hidden)  # os.walk goes on with these
-            for name in sorted(set(files) - hidden):
-                path = Path(parent, name)
-                if path.is_file():
-                    yield CountInput.of_file(path, may_be_binary=True)
-                else:
-                    self.left_out += 1
 
 
 def _shown(path: str | None) -> str:
@@ -306,15 +273,13 @@ def count(
     lines: bool = False,
     special: bool = False,
     fail_above: int | None = None,
-    recursive: bool = False,
 ) -> Counts:
     """Return how many tokens texts and files have, under one encoding or several.
 
-    A row is a text or a file; with `lines`, it is a line, without its end. `recursive` counts the
-    files in folders, except hidden and binary ones. What is not UTF-8 is counted with replacement
-    characters. Special tokens are plain text unless `special`, which also counts those that a model
-    reads around a text. The status of the result is 2 if a file cannot be read, which is noted, and
-    1 if a row has more tokens than `fail_above`.
+    A row is a text or a file; with `lines`, it is a line, without its end. What is not UTF-8 is
+    counted with replacement characters. Special tokens are plain text unless `special`, which also
+    counts those that a model reads around a text. The status of the result is 2 if a file cannot be
+    read, which is noted, and 1 if a row has more tokens than `fail_above`.
 
     >>> import embcli
     >>> counts = embcli.count(["Every effort", "moves you"], encodings=["gpt2", "o200k_base"])
@@ -328,7 +293,6 @@ def count(
         lines=lines,
         special=special,
         fail_above=fail_above,
-        recursive=recursive,
         notes=notes,
     )
     given_texts = [texts] if isinstance(texts, str) else texts

@@ -1,4 +1,4 @@
-"""What embcli runs on, what a checkpoint contains, and which models are on this machine.
+"""What embcli runs on, and what a checkpoint contains.
 
 Three results answer these: Info, ModelInfo and Models. Each is plain data, and `page`
 shows them.
@@ -10,11 +10,10 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from embcli.errors import InputError, Notes
-from embcli.names import MatrixShape, __version__
+from embcli.names import __version__
 from embcli.opened import Opened
 from embcli.records import Records, listed
 from embcli.result import Result
@@ -193,58 +192,3 @@ def info(model: Opened, *, tensors: bool = False) -> ModelInfo:
     except InputError as error:  # a file beside the weights that cannot be read
         notes.add(str(error))
     return ModelInfo(checkpoint, listed_roles, found, notes=notes)
-
-
-class LocalModel(NamedTuple):
-    """A model that was downloaded to this machine."""
-
-    name: str  # by which it is opened
-    format: str
-    shape: MatrixShape | None  # (V, D); None if its token matrix is not known
-    size: int  # in bytes
-
-
-@dataclass(frozen=True, eq=False)
-class Models(Result, verb="info"):
-    """The models on this machine, and where they were looked for."""
-
-    models: tuple[LocalModel, ...]
-    place: str  # in words
-
-    def _records(self) -> Records:
-        run = {"embcli": __version__, "places": [self.place]}
-        shapes = [model.shape or (None, None) for model in self.models]
-        return listed(
-            run,
-            "models",
-            model=(str, [model.name for model in self.models]),
-            format=(str, [model.format for model in self.models]),
-            vocabulary_size=(int, [size for size, _ in shapes]),
-            dim=(int, [dim for _, dim in shapes]),
-            bytes=(int, [model.size for model in self.models]),
-        )
-
-
-def local_models(notes: Notes) -> Models:
-    """Return the models in the Hugging Face cache.
-
-    A note names a model that cannot be read.
-    """
-    from embcli.files import open_tensors
-    from embcli.files.checkpoint import Checkpoint
-    from embcli.hub.local import cache_folder, cached_models
-
-    cache = cache_folder()
-    models = []
-    for name, path in cached_models(cache):
-        try:
-            tensors = open_tensors(path)
-            shape = None
-            with suppress(InputError):  # if no tensor is known to be the token matrix
-                shape = Checkpoint(str(path)).shape("token")
-            size = sum(Path(file).stat().st_size for file in tensors.files)
-            models.append(LocalModel(in_data(name), tensors.format, shape, size))
-        except (InputError, OSError) as error:
-            notes.add(str(error))
-    place = in_data(f"the Hugging Face cache {str(cache)!r}")
-    return Models(tuple(models), place, notes=notes)

@@ -1,4 +1,4 @@
-"""The pages of info: of this machine, of a checkpoint with its tensors, and of local models."""
+"""The pages of info: of this machine, and of a checkpoint with its tensors."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ from embcli.files.tensors import Tensors
 from embcli.page import Label, LeftOut, medium_of, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
 from embcli.page.table import least_width
-from embcli.verbs.info import Info, ModelInfo, Models, facts_of, parameters_of
+from embcli.verbs.info import Info, ModelInfo, facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
 
 _SHORTENED = 12  # cells of the name of a tensor that is shortened
 
 
-def page(
-    result: Info | ModelInfo | Models, console: Console, options: ConsoleOptions
-) -> RenderResult:
+def page(result: Info | ModelInfo, console: Console, options: ConsoleOptions) -> RenderResult:
     match result:
         case Info():
             yield from _machine_page(result)
         case ModelInfo():
             yield from _model_page(result, options.max_width, medium_of(console).is_slide)
-        case Models():
-            yield from _models_page(result)
 
 
 def _machine_page(info: Info) -> RenderResult:
@@ -127,17 +123,3 @@ def _facts(info: ModelInfo) -> Iterator[str]:
         yield f"{name}: {value}"
     if roles.first_position and "first_position" not in info.checkpoint.reasons:
         yield f"position 0: row {roles.first_position} of the position matrix"
-
-
-def _models_page(result: Models) -> RenderResult:
-    models = result.models
-    yield ruled(
-        [
-            Label("model", [model.name for model in models], "left", short=True),
-            Label("format", [model.format for model in models], "left"),
-            Label("V x D", [_shape_in_words(model.shape or ()) for model in models]),
-            Label("bytes", [in_bytes(model.size) for model in models]),
-        ]
-    )
-    yield ""
-    yield safe_text(f"{counted(len(models), 'model')} in {result.place}")
