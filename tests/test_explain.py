@@ -109,9 +109,19 @@ def test_sentences_have_the_defaults_and_the_limits():
     facts = {**vars(names)}
     for module, units in data(__name__)["limits"].items():
         for name, unit in units.items():
-            facts[name] = vars(import_module(f"embcli.{module}"))[name] / unit
-    for sentence in data(__name__)["sentences"]:
-        assert sentence.format_map(facts) in text
+            value = vars(import_module(f"embcli.{module}"))[name]
+            if isinstance(value, dict):
+                facts |= {key: value[key] / unit[key] for key in value}
+            else:
+                facts[name] = value / unit
+    held = [sentence.format_map(facts) for sentence in data(__name__)["sentences"]]
+    assert [sentence for sentence in held if sentence not in text] == []
+    assert sizes(text) - sizes(" ".join(held)) == {*data(__name__)["figures"]}
+
+
+def sizes(text: str) -> set[str]:
+    """Return the sizes and times of a text, which are limits unless they are known as figures."""
+    return {*re.findall(r"[\d.]+ (?:[kMG]i?B|seconds)\b", text)}
 
 
 @cases
@@ -158,7 +168,7 @@ def test_each_name_leads_to_its_entry_so_none_is_explained_twice():
 
 def test_a_name_of_items_leads_to_all_entries_that_have_one():
     for entry in ENTRIES:
-        for name in entry.items.keys() - {"..."}:
+        for name in entry.items - {"", "..."}:
             found = glossary.explain(name)
             assert entry in (*found.entries, *found.see_also), name
 
