@@ -86,13 +86,9 @@ class Entry:
         )
 
     @cached_property
-    def items(self) -> dict[str, Block]:
-        """Its items, by each of their names."""
-        found: dict[str, Block] = {}
-        for block in self.blocks:
-            if block.name:
-                found |= dict.fromkeys(block.name.split(", "), block)
-        return found
+    def items(self) -> frozenset[str]:
+        """The names of its items; paragraphs and commands have none, which is empty."""
+        return frozenset(", ".join(block.name for block in self.blocks).split(", "))
 
     @cached_property
     def phrases(self) -> list[frozenset[str]]:
@@ -190,8 +186,7 @@ def explain(word: str | None = None) -> Explanations:
     entry = _entry_named(question)
     if entry is None:
         return _answer(question)
-    names = {*entry.names}
-    others = [each for each in entries() if each is not entry and names & each.items.keys()]
+    others = [each for each in entries() if each is not entry and each.items & {*entry.names}]
     return Explanations((entry,), see_also=tuple(others))
 
 
@@ -219,10 +214,13 @@ def _answer(question: str) -> Explanations:
             "embcli explain lists all words, embcli explain questions common questions",
             given=question[:60],  # a screen's line has room for so much
         )
+    # Both sides of a comparison, unless an entry has a question of just its words.
     answers = _answers(asked)
-    # An entry that has a question of just these words stands alone.
     if not any(asked in entry.phrases for entry in near):
-        answers = _both_sides(compared) or answers
+        sides = [_answers(_asked_words(side)) for side in _COMPARING.split(compared, 1)]
+        both = list(dict.fromkeys(chain(*sides)))
+        if all(sides) and len(both) == 2:
+            answers = both
     if answers:
         others = [entry for entry in near if entry not in answers]
         return Explanations(tuple(answers), see_also=tuple(others[:_MOST_NEXT]))
@@ -232,13 +230,6 @@ def _answer(question: str) -> Explanations:
         all_sentences = re.split(r"(?<=[.?]) |\n", entry.text)
         sentences.append(max(all_sentences, key=lambda each: _size(asked & _telling_words(each))))
     return Explanations(tuple(near), tuple(sentences))
-
-
-def _both_sides(question: str) -> list[Entry]:
-    """Return the two entries that a question compares; none if it does not compare two."""
-    sides = [_answers(_asked_words(side)) for side in _COMPARING.split(question, 1)]
-    both = list(dict.fromkeys(chain(*sides)))
-    return both if all(sides) and len(both) == 2 else []
 
 
 def _parts(question: str) -> Iterator[str]:
@@ -378,9 +369,11 @@ def named() -> dict[str, Entry]:
     of_entries: dict[str, Entry] = {}
     for entry in entries():
         of_entries |= dict.fromkeys(entry.names, entry)
-        for name, item in entry.items.items():
-            prose = Block("prose", item.text)
-            of_items[name] = Entry(item.name, entry.part, [prose], asked=[name])
+        for item in entry.blocks:
+            if item.name:
+                names = item.name.split(", ")
+                meaning = [Block("prose", item.text)]
+                of_items |= dict.fromkeys(names, Entry(item.name, entry.part, meaning, asked=names))
     return of_items | of_entries
 
 
