@@ -246,8 +246,8 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
     """Return the lines of a page, as wide as makes a slide show them largest.
 
-    A narrower page than one of 84 columns is taken only if it shows all that this one does. Of
-    pages that are about as large, the widest is taken: its parts stand beside each other.
+    A page narrower than `SLIDE_COLUMNS` is taken only if it shows all that one of this width does.
+    Of pages that are about as large, the widest is taken: its parts stand beside each other.
     """
     pages = [_lines(page, WIDEST_SLIDE, medium), _lines(page, SLIDE_COLUMNS, medium)]
     shown = _characters(pages[1])
