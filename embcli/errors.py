@@ -27,7 +27,8 @@ class EmbcliError(Exception):
 
     The hint is a second line, with what to do instead. `str(error)` names parameters as Python does
     (`dim`); `error.message` may be a Sentence, in which the command puts flags (`--dim`). A message
-    that is given with values is the template of one.
+    that is given with values is the template of one. `error.model` is what was given as a model,
+    and may not be meant as one.
 
     >>> import embcli
     >>> try:
@@ -37,12 +38,15 @@ class EmbcliError(Exception):
     dim must be at least 1, not 0
     """
 
-    def __init__(self, message: str | Sentence, hint: str = "", **values: object) -> None:
+    def __init__(
+        self, message: str | Sentence, hint: str = "", model: str = "", **values: object
+    ) -> None:
         if values:
             message = Sentence(str(message), **values)
         super().__init__(shortened(str(message)))
         self.message = message
         self.hint = hint
+        self.model = model
 
 
 class InputError(EmbcliError, ValueError):
@@ -53,8 +57,6 @@ class InputError(EmbcliError, ValueError):
     Traceback (most recent call last):
     embcli.errors.InputError: sequences of lengths [1, 2] are not one array of IDs; ...
     """
-
-    model = ""  # what was given as one, and may not be meant as one
 
 
 class IdError(InputError, IndexError):

@@ -113,4 +113,6 @@ COMPARED_DIM = 5
 TOUR_TEXT = "Every effort moves you"
 LONGEST_TEXT = 10**9  # bytes; a device and a pipe may have no end, as /dev/zero has none
 DEFAULT_PRECISION = 4  # decimals
+PIPE_WIDTH = 120  # columns of a page in a pipe
+PICTURE_WIDTH = 100  # columns of a page in a picture
 SHOWN_ROWS = 3  # rows of each kind on a page of an audit or a diff

@@ -1,8 +1,8 @@
 """The store: seeded layers, and answers of transformers.
 
 They are kept for later runs, each as a .npy file, written atomically; what is not a layer is an
-array of bytes. Above 2 GB the least recently used ones are removed. Whatever is not a regular file,
-or belongs to a stranger, counts as missing.
+array of bytes. Above `LIMIT` the least recently used ones are removed. Whatever is not a regular
+file, or belongs to a stranger, counts as missing.
 """
 
 from __future__ import annotations

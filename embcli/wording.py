@@ -198,7 +198,7 @@ _LONGEST_LINE = 1000  # characters
 def shortened(line: str) -> str:
     """Return a message in which nothing is too long.
 
-    Words and texts in quotes or brackets keep 200 characters, and the whole message 1,000.
+    Long words lose their ends, as do long texts in quotes or brackets, and the whole message.
     """
     short = re.sub(_LONG, r"\1\2\3\4...", line)  # one of these four groups has matched
     if len(short) > _LONGEST_LINE:

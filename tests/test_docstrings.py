@@ -1,29 +1,28 @@
-"""The examples in docstrings give what stands below them."""
+"""The examples in docstrings give what stands below them, and no docstring repeats a limit."""
 
 from __future__ import annotations
 
 import doctest
+import re
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.test_architecture import MODULES
+
+# Others need no import.
+WITH_EXAMPLES = [name for name, path in MODULES.items() if ">>> " in path.read_text()]
 
 
-def modules_with_examples() -> list[str]:
-    """Return the modules of embcli whose docstrings have examples; others need no import."""
-    names = []
-    for path in sorted((ROOT / "embcli").rglob("*.py")):
-        if ">>> " in path.read_text():
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            names.append(".".join(parts).removesuffix(".__init__"))
-    return names
-
-
-@pytest.mark.parametrize("name", modules_with_examples())
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_examples_of_a_module_are_right(name):
     found = doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS)
 
     assert found.attempted
     assert not found.failed
+
+
+def test_a_docstring_names_a_limit_and_does_not_repeat_its_size():
+    for path in MODULES.values():
+        for text in re.findall('""".*?"""', path.read_text(), re.DOTALL):
+            assert not re.search(r"\s\d+ [kMG]i?B\b", text), path

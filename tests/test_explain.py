@@ -21,12 +21,12 @@ from embcli.encodings.tiktoken import TiktokenEncoding
 from embcli.errors import OutputError
 from embcli.files.families import FAMILIES
 from embcli.names import FAULTS
-from embcli.positions import KINDS
+from embcli.positions import NAMES as KIND_NAMES
 from embcli.verbs import explain as glossary
 from embcli.verbs.audit.finding import Level
 from embcli.wording import load_facts
 from tests.cases import cases, data
-from tests.runners import PARSERS
+from tests.runners import PARSERS, built_once
 from tests.transcripts import on_a_small_screen
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def test_each_example_runs(named_files, in_process):
 def test_each_term_has_an_example_and_takes_few_lines():
     for entry in TERMS:
         assert examples_of(entry)
-        page = str(glossary.explain(entry.word).styled(width=80))
+        page = str(glossary.Explanations((entry,)).styled(width=80))
         assert page.count("\n") <= 11, entry.word
 
 
@@ -108,10 +108,17 @@ def test_sentences_have_the_defaults_and_the_limits():
     text = " ".join(" ".join(texts).split())
     facts = {**vars(names)}
     for module, units in data(__name__)["limits"].items():
+        values = vars(import_module(f"embcli.{module}"))
+        facts = values | facts
         for name, unit in units.items():
-            facts[name] = vars(import_module(f"embcli.{module}"))[name] / unit
-    for sentence in data(__name__)["sentences"]:
-        assert sentence.format_map(facts) in text
+            facts[name] = values[name] / unit
+    facts["megabytes"] = facts["_MOST"]["bytes of settings"] / 1e6
+    held = [sentence.format_map(facts) for sentence in data(__name__)["sentences"]]
+    for sentence in held:
+        assert sentence in text
+    # Sizes and times are limits, unless they are known as figures.
+    size = re.compile(r"[\d.]+ (?:[kMG]i?B|seconds)\b")
+    assert {*size.findall(text)} - {*size.findall(str(held))} == {*data(__name__)["figures"]}
 
 
 @cases
@@ -154,6 +161,13 @@ def test_each_name_leads_to_its_entry_so_none_is_explained_twice():
             assert entry_of(name) == entry
             if len(name) > 1:  # N is not n
                 assert entry_of(f" {name.upper().replace('-', ' ')}") == entry
+
+
+def test_a_name_of_items_leads_to_all_entries_that_have_one():
+    for entry in ENTRIES:
+        for name in entry.items - {"", "..."}:
+            found = glossary.explain(name)
+            assert entry in (*found.entries, *found.see_also), name
 
 
 def test_words_after_each_other_are_one_word(in_process):
@@ -216,21 +230,22 @@ def test_a_word_without_a_near_one_is_refused(word, in_process):
 
 
 def test_each_command_format_finding_and_dtype_is_explained():
-    assert glossary.named().keys() >= {*formats.CONTENTS, *KINDS, *FAULTS, *get_args(Level)}
-    assert [kind for kind in FAULTS if "audit" not in str(glossary.explain(kind))] == []
+    assert glossary.named().keys() >= {*formats.CONTENTS, *get_args(Level)}
+    assert all(map(is_explained, KIND_NAMES.keys() - {"none"}))
+    assert entry_of("audit").items - {""} == {*FAULTS}
     assert {f"unused.{reason}" for reason in get_args(names.Unused)} <= {*NAMES}
-    words = re.findall(r"\w+", entry_of("formats").text)
-    assert {*formats.FORMATS, *formats.ALIASES} <= {*words}
+    assert {*formats.FORMATS, *formats.ALIASES} <= entry_of("formats").items
     text = entry_of("files of models").text
-    assert [each.name for each in files._FORMATS if each.name not in text] == []
+    of_models = formats.or_list([each.name for each in files._FORMATS])
+    assert of_models in text
+    assert of_models in (ROOT / "README.md").read_text()
     dtypes = load_facts("safetensors.json")["names"]
     assert {name for name in dtypes if "F" in name} <= {*re.findall(r"\w+", text)}
 
 
 def test_each_family_of_models_is_explained():
     known = {name for family in FAMILIES for name in family.model_types.split()}
-    named = ", ".join([block.name for block in entry_of("families").blocks if block.name])
-    assert known == {*named.split(", ")}
+    assert known == entry_of("families").items - {""}
 
 
 def test_the_status_of_a_no_is_explained_with_each_verb_that_can_answer_no():
@@ -314,13 +329,13 @@ def test_each_variable_each_error_and_each_extra_is_explained():
     files = [path for path in ROOT.rglob("embcli/**/*.py") if path.name != "names.py"]
     sources = "".join([path.read_text() for path in files])
     variables = re.findall(r"\bEMBCLI_[A-Z_]*[A-Z]", sources)
-    settings = " ".join([block.name for block in entry_of("environment").blocks])
     errors = {name for name in embcli.__all__ if name.endswith("Error")}
     assert errors == {name for name in vars(embcli.errors) if name.endswith("Error")}
     assert {*variables} == {*get_args(names.Variable)}
-    assert {*variables} == {*re.findall(r"EMBCLI_\w+", settings)}
+    assert {*variables} == {*re.findall(r"EMBCLI_\w+", entry_of("environment").text)}
     made = {f"{kind}:" for kind in get_args(names.MadeFromText)}
     assert {*variables, *errors, *made} <= {*NAMES}
+    assert errors <= {*re.findall(r"\w+", entry_of("errors").text)}
 
     project = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2]
     extras = re.findall(r"^(\w+) = \[", project.partition("\n[")[0], re.MULTILINE)
@@ -330,9 +345,9 @@ def test_each_variable_each_error_and_each_extra_is_explained():
     assert f'all = ["embcli[{",".join(of_embcli)}]"]' in project
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("verb", ["", *COMMANDS])
 def test_each_option_is_explained_and_so_is_each_choice_where_the_option_is(verb):
-    command = PARSERS[verb]
+    command = PARSERS.get(verb, built_once())
     context = command.make_context(verb, [], resilient_parsing=True)
     pages = [" ".join([*each.names, each.text, *examples_of(each)]) for each in ENTRIES]
     for option in command.params:

@@ -31,6 +31,7 @@ from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from embcli.explore.find import containing
 from embcli.explore.view import ExplorerScreen
+from embcli.verbs.explain import explain
 from tests.cases import cases, data
 from tests.explored import held, lines, norms, press, resize, scores, send, settle
 from tests.oracles import normal
@@ -225,6 +226,15 @@ async def test_keys_lead_through_rows_and_back(snapshot):
         # ? closes the keys, and 300 is out of range.
         await press(pilot, "question_mark", "home", "G", "k", "colon", *"300", "enter")
         assert app.screen.lines.row == 298
+
+
+def test_each_key_is_named_in_the_entry_of_explore():
+    words = data(__name__)["keys"]  # of the entry, which name each
+    text = explain("explore").entries[0].text
+    for path in Path(embcli.__file__).with_name("explore").glob("*.py"):
+        bound = re.findall(r'(?:^ +|[\[,] ?|Binding)\("([\w+,]+)", "', path.read_text(), re.M)
+        for key in ",".join(bound).split(","):
+            assert words[key] in text, key
 
 
 def columns(app: Explorer) -> list[int]:

@@ -153,8 +153,8 @@ def examples() -> list[str]:
     return found
 
 
-# test_tour and test_explore run the others.
-PRINTED = [each for each in examples() if not each.startswith(("embcli explore", "embcli tour"))]
+# test_explore runs the others.
+PRINTED = [each for each in examples() if not each.startswith("embcli explore")]
 
 
 @pytest.mark.usefixtures("named_files")

@@ -213,6 +213,8 @@ def test_each_key_of_a_verb_is_explained_as_its_key_or_as_one_of_several(in_proc
         csv = in_process(*line.removesuffix(JSON).split(), "-f", "csv").text
         keys |= words_of(csv.splitlines()[:1])
 
+    fields_of_rows = re.findall(r"\n\w+\[\]\.(\w+)", (PAGES / verb / "keys.txt").read_text())
+    assert {*fields_of_rows} <= named()["fields"].items | {"vectors"}
     assert keys - explained - OF_DATA == set()
     assert own - keys - OF_DATA == set()
 

@@ -152,7 +152,7 @@ def test_word_vectors_have_no_steps(tmp_path):
     path = tmp_path / "words.vec"
     path.write_text("a 1 2\nb 2 3\n")
 
-    with pytest.raises(InputError, match="whole words"):
+    with pytest.raises(InputError, match="without merges"):
         embcli.open(path).merges("a")
 
 

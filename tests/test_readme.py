@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ET
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -20,6 +21,7 @@ import embcli.__main__
 from embcli.cli.app import COMMANDS
 from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
+from embcli.names import Extra
 from tests.explored import settle
 from tests.runners import InProcess
 from tests.transcripts import printed
@@ -146,9 +148,11 @@ def test_ci_installs_and_tests_as_the_readme_says(command):
     assert command in (ROOT / ".ci" / "run").read_text()
 
 
-def test_ci_tries_each_command_on_the_smallest_versions():
+def test_ci_tries_each_command_and_each_extra_on_the_smallest_versions():
     tried = (ROOT / ".ci" / "smallest").read_text()
     assert [name for name in COMMANDS if f" embcli {name}" not in tried] == []
+    prepared = str(re.findall("^prepare .*", tried, re.MULTILINE))
+    assert [name for name in get_args(Extra) if name not in prepared] == []
 
 
 def commands_in_the_readme() -> list[str]:
@@ -176,7 +180,7 @@ def test_a_row_of_what_to_touch_names_places_and_what_stands_there(row):
     places = [name for name in names if re.search(r"/|\.py$", name)]
     text = ""
     for place in places:
-        path = ROOT / ("" if place.startswith("tests") else "embcli") / place
+        path = ROOT / ("" if place.startswith((".ci", "tests")) else "embcli") / place
         files = path.rglob("*.*") if place.endswith("/") else [path]
         text += "".join(file.read_text() for file in files if file.suffix != ".pyc")
     assert [name for name in names if name not in places and name not in text] == []

@@ -21,7 +21,7 @@ from embcli.cli.app import COMMANDS
 from embcli.cli.hints import cure_of_words, refuse_slips
 from embcli.errors import InputError
 from embcli.formats import ALIASES, CONTENTS, FORMATS, formats_for
-from embcli.positions import KINDS
+from embcli.positions import KINDS, NAMES as KIND_NAMES
 from embcli.seeded_layers.source import SeededSource
 from embcli.wording import load_facts
 from tests.cases import cases
@@ -123,7 +123,7 @@ for table in HINTS.values():
 
 def test_hints_name_options_that_there_are_and_know_each_command():
     assert HINTS["commands"].keys() >= COMMANDS.keys()
-    assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KINDS}
+    assert HINTS["options"].keys() >= {*FORMATS, *ALIASES, *KIND_NAMES}
     assert set().union(*HINTS["options"].values()) <= ALL_FLAGS
     assert [kind for kind in KINDS if kind not in PARSERS["positions"].help] == []
     of_text = next(row for row in HINTS["cures"] if "text" in row["words"])
@@ -153,6 +153,7 @@ def test_an_option_that_a_command_does_not_have_is_cured_once():
     for row in HINTS["cures"]:
         cured += [(name, word) for name in row.get("commands", COMMANDS) for word in row["words"]]
     assert len(cured) == len(set(cured))
+    assert {("positions", name) for name in KIND_NAMES} <= {*cured}
 
     taken = {(name, word) for name, word in cured if f"--{word}" in FLAGS[name]}
     assert taken == {("tokenize", "ids"), ("batch", "shuffle"), ("neighbors", "metric")}

@@ -1,7 +1,6 @@
 """Questions to transformers, in a process of its own, and what was answered.
 
-Starting it takes 4 to 9 seconds of processor time and 390 MB, so one process answers all questions
-of this one. `EMBCLI_ASK=0` asks nothing.
+Starting it is slow, so one process answers all questions of this one. `EMBCLI_ASK=0` asks nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import orjson
 
 from embcli.errors import InputError, variable
 
+# Starting the process takes 4 to 9 seconds of processor time, and 390 MB of memory.
 SECONDS = 300  # of waiting for an answer, which takes a minute of processor time at most
 _LONGEST = 1 << 28  # bytes of an answer, in which a tokenizer can have 50 MB
 _LOCK = Lock()  # A question and its answer belong together.

@@ -641,8 +641,8 @@ def tour(*, asked: TourOptions, output: str | None = None) -> Any:
     # all steps, with questions
     embcli tour
 
-    # two steps, with your own text
-    embcli tour --text "Hello, world" --steps 1,10
+    # from step 8 to the end, with your own text
+    embcli tour --text "Hello, world" --steps 8-
 
     # further questions, with a score
     embcli tour --quiz

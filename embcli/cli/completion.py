@@ -62,7 +62,7 @@ def install(shell: str) -> str:
         raise OutputError(
             f"completion for {shell} is not installed by embcli",
             f"embcli --show-completion {shell} prints the script: "
-            "add it to the file that $PROFILE names",
+            "add it to the file that your shell reads first (PowerShell's is in $PROFILE)",
         )
     name, preparation = _FILES[shell]
     path = Path.home() / name

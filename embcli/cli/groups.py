@@ -36,9 +36,10 @@ class OptionGroup:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Take the values of this group from all options of a command."""
-        for name, value in options.items():
-            if hasattr(self, name):
-                setattr(self, name, value)
+        for group in type(self).__mro__:
+            for name in inspect.get_annotations(group):
+                if name in options:
+                    setattr(self, name, options[name])
 
     @classmethod
     def flags(cls) -> list[inspect.Parameter]:
@@ -61,7 +62,7 @@ class Given(OptionGroup):
 
     @property
     def is_empty(self) -> bool:
-        return self.text is None and self.file is None and self.ids is None
+        return not _given(vars(self), ("text", "file", "ids"))
 
     read = read
 
@@ -184,11 +185,10 @@ class KindAndPath(OptionGroup):
     def chosen(self) -> tuple[Any, str | None]:
         """Return the kind, which the library checks, and the path."""
         kind = kind_named(self.kind)
-        if kind in (None, *KINDS) or self.named is not None:
-            return kind, self.named
-        if os.access(kind, os.F_OK) or not kind.isalpha():
+        is_kind = kind in (None, *KINDS) or self.named is not None
+        if not is_kind and (os.access(kind, os.F_OK) or not kind.isalpha()):
             return None, kind
-        return kind, None
+        return kind, self.named
 
 
 class Precision(OptionGroup):
@@ -245,9 +245,7 @@ def opened(
         return Opened.seeded(**encoding, **of_layers, notes=remarks)
     for name in of_layers:
         wrong = f"{o.flag_of(name)} is for seeded layers, and {path!r} is read as a model"
-        error = InputError(wrong)
-        error.model = path
-        raise error
+        raise InputError(wrong, model=path)
     return Opened.open(path, **encoding, **of_file, notes=remarks)
 
 
@@ -263,9 +261,6 @@ def is_given(value: object) -> bool:
 def one_path(argument: str | None, option: str | None) -> str | None:
     """Return the model that an argument or --from names; raises InputError for both."""
     if argument is not None and option is not None:
-        error = InputError(
-            f"{argument!r} and --from name the same thing, the model; give one of them"
-        )
-        error.model = argument
-        raise error
+        wrong = f"{argument!r} and --from name the same thing, the model; give one of them"
+        raise InputError(wrong, model=argument)
     return argument if option is None else option

@@ -239,7 +239,7 @@ def _split_at(token: NamedToken, text: str, fragment: _Fragment) -> Iterator[_Fr
 class OwnWords(Encoding):
     """The words that a file has for its rows; a text is split at spaces."""
 
-    why_no_merges = "{name} has no merges, but whole words: leave out {merges} and {draw}"
+    why_no_merges = "{name} is a list of tokens, without merges: leave out {merges} and {draw}"
     word = re.compile(r"\S+")  # what is a word of a text
     unknown_id: int | None = None  # of the token for other words; without it, they are errors
     cure = ""  # what would read them

@@ -97,7 +97,7 @@ def sized_start(binary: Binary) -> Start | None:
 
 
 def first_lines(binary: Binary) -> list[bytes]:
-    """Return those of the first 1,000 lines, or of the first 4 MB, that are not empty."""
+    """Return the first lines that are not empty, up to the length of the longest line."""
     most = 1000
     beginning = binary.read(0, LONGEST_LINE).removeprefix(BOM_UTF8)
     lines = beginning.split(b"\n", most)[:most]

@@ -98,9 +98,8 @@ def located(name: str, preference: Preference = OF_WEIGHTS) -> Path:
     Other names are those of the Hugging Face cache. Raises InputError if nothing is found, or if
     several files are candidates.
     """
-    path = _existing_path(name)
     try:
-        path = path or snapshot(name)
+        path = _existing_path(name) or snapshot(name)
         return preference.file_of_model(path) if path.is_dir() else path
     except MissingFileError:
         raise
@@ -150,9 +149,9 @@ _MODEL = re.compile(
 
 def cache_folder() -> Path:
     """Return the folder of the Hugging Face cache, which environment variables can name."""
-    variable = os.environ.get
-    home = variable("HF_HOME") or f"{variable('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
-    folder = variable("HF_HUB_CACHE") or variable("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    given = os.environ.get
+    home = given("HF_HOME") or f"{given('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    folder = given("HF_HUB_CACHE") or given("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
     # Path.expanduser raises an error if there is no home; os.path keeps the "~".
     return Path(os.path.expandvars(os.path.expanduser(folder)))  # noqa: PTH111
 
@@ -172,10 +171,11 @@ def snapshot(name: str) -> Path:
     """
     match = _MODEL.fullmatch(name)
     if match is None:
-        reason = "not found as a file or a folder, and not a name like org/name or name@main"
-        error = MissingFileError(f"{name!r} {reason}", _near_file(name))
-        error.model = name
-        raise error
+        raise MissingFileError(
+            f"{name!r} not found as a file or a folder, and not a name like org/name or name@main",
+            _near_file(name),
+            model=name,
+        )
     model = match["name"]
     cache = cache_folder()
     folders = dict(model_folders(cache))
@@ -197,16 +197,17 @@ def _missing_model_error(model: str, cache: Path) -> InputError:
     suffixes = [Path(pattern).suffix for pattern in (*WEIGHTS, *TOKENIZERS)]
     near_file = _near_file(model)
     if near_file or nearest(Path(model).suffix, suffixes):  # a file rather than a model
-        reason = "not found as a file, and the Hugging Face cache has no model of this name"
-        return MissingFileError(f"{model!r} {reason}", near_file)
+        return MissingFileError(
+            f"{model!r} not found as a file, and the Hugging Face cache has no model of this name",
+            near_file,
+        )
     full_name = model if "/" in model else with_organisation(model)
     over_network = f"read hf://{full_name} over the network, or " if full_name else ""
-    error = MissingFileError(
+    return MissingFileError(
         f"{model!r} not found as a file, a folder or in the Hugging Face cache {str(cache)!r}",
         f"{over_network}run hf download {full_name or f'ORG/{model}'}",
+        model=model,
     )
-    error.model = model
-    return error
 
 
 def with_organisation(model: str) -> str:

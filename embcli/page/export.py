@@ -24,7 +24,7 @@ from rich.text import Text
 
 from embcli.errors import OutputError
 from embcli.formats import PageFormat
-from embcli.names import Background, Theme
+from embcli.names import PICTURE_WIDTH, Background, Theme
 from embcli.page.colors import INKS
 from embcli.page.medium import Medium, PageConsole, pipe_width, terminal_background
 from embcli.page.parts import (
@@ -58,7 +58,6 @@ from embcli.page.svg import (
 from embcli.page.table import Bar, Line, Shortened
 from embcli.wording import Sentence
 
-_PICTURE_WIDTH = 100  # columns, unless the user chose others
 _ZOOM = 1.5  # the size of a PNG relative to its SVG, unless it is a slide
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
 _THEMES: dict[Background, TerminalTheme] = {
@@ -247,8 +246,8 @@ def _svg(page: RenderableType, width: int, background: Background, frame: Frame 
 def _slide_lines(page: RenderableType, medium: Medium) -> list[list[Segment]]:
     """Return the lines of a page, as wide as makes a slide show them largest.
 
-    A narrower page than one of 84 columns is taken only if it shows all that this one does. Of
-    pages that are about as large, the widest is taken: its parts stand beside each other.
+    A page narrower than `SLIDE_COLUMNS` is taken only if it shows all that one of this width does.
+    Of pages that are about as large, the widest is taken: its parts stand beside each other.
     """
     pages = [_lines(page, WIDEST_SLIDE, medium), _lines(page, SLIDE_COLUMNS, medium)]
     shown = _characters(pages[1])
@@ -398,7 +397,7 @@ def _remark_undrawn(svg: str, remark: Callable[[str], object]) -> None:
 
 def _lines(page: RenderableType, width: int, medium: Medium) -> list[list[Segment]]:
     """Return the lines of a page in a file."""
-    console = PageConsole(medium, width or _PICTURE_WIDTH, "truecolor")
+    console = PageConsole(medium, width or PICTURE_WIDTH, "truecolor")
     segments = _segments(page, console)
     return list(Segment.split_lines(segments))
 

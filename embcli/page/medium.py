@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast, get_args
 from rich.console import Console
 
 from embcli.errors import variable
-from embcli.names import Background, Theme
+from embcli.names import PIPE_WIDTH, Background, Theme
 from embcli.wording import number_in
 
 
@@ -49,7 +49,7 @@ def medium_of(console: Console) -> Medium:
 
 def pipe_width() -> int:
     """Return the columns of a page in a pipe."""
-    return max(number_in("COLUMNS") or 120, 40)
+    return max(number_in("COLUMNS") or PIPE_WIDTH, 40)
 
 
 def terminal_background() -> Background:

@@ -86,6 +86,11 @@ class Entry:
         )
 
     @cached_property
+    def items(self) -> frozenset[str]:
+        """The names of its items; paragraphs and commands have none, which is empty."""
+        return frozenset(", ".join(block.name for block in self.blocks).split(", "))
+
+    @cached_property
     def phrases(self) -> list[frozenset[str]]:
         """The stems of each name and each question."""
         return [*map(_telling_words, self.names)]
@@ -107,7 +112,8 @@ class Explanations(Result, verb="explain"):
     entries: tuple[Entry, ...]
     # Of candidates, each of which may be the one that is meant: the sentence that fits best.
     sentences: Strings = ()
-    see_also: tuple[Entry, ...] = ()  # the next ones like a question, after the one that answers
+    # Those that have an item of the entry's name, or the next ones like a question.
+    see_also: tuple[Entry, ...] = ()
 
     @property
     def _subject(self) -> str:
@@ -176,30 +182,42 @@ def explain(word: str | None = None) -> Explanations:
     """
     if word is None:
         return Explanations(entries())
-    word = str(word)
-    for part in _parts(word):
-        entry = named().get(part) or _by_plain_name().get(_plain(part))  # N is not n
+    question = str(word)
+    entry = _entry_named(question)
+    if entry is None:
+        return _answer(question)
+    others = [each for each in entries() if each is not entry and each.items & {*entry.names}]
+    return Explanations((entry,), see_also=tuple(others))
+
+
+def _entry_named(question: str) -> Entry | None:
+    """Return the entry of a name, which a question may have around it or spell a little wrong."""
+    known = _by_plain_name()
+    for part in _parts(question):
+        entry = named().get(part) or known.get(_plain(part))  # N is not n
         if entry is not None:
-            return Explanations((entry,))
-
-    if len(_telling_words(word)) == 1:
-        known = _by_plain_name()
+            return entry
+    if len(_telling_words(question)) == 1:
         for name in difflib.get_close_matches(_plain(part), known, 1, _SIMILAR_NAME):
-            return Explanations((known[name],))
+            return known[name]
+    return None
 
-    question = _DIFFERENCE.sub(r"\1 vs", word)
-    asked = _asked_words(question)
+
+def _answer(question: str) -> Explanations:
+    """Return the entries that answer a question, or candidates; raises InputError without any."""
+    compared = _DIFFERENCE.sub(r"\1 vs", question)
+    asked = _asked_words(compared)
     near = _nearest(asked)
     if not near:
         raise InputError(
             "{word} {given!r} is not explained, and no entry is near it",
             "embcli explain lists all words, embcli explain questions common questions",
-            given=word[:60],  # a screen's line has room for so much
+            given=question[:60],  # a screen's line has room for so much
         )
     # Both sides of a comparison, unless an entry has a question of just its words.
     answers = _answers(asked)
     if not any(asked in entry.phrases for entry in near):
-        sides = [_answers(_asked_words(side)) for side in _COMPARING.split(question, 1)]
+        sides = [_answers(_asked_words(side)) for side in _COMPARING.split(compared, 1)]
         both = list(dict.fromkeys(chain(*sides)))
         if all(sides) and len(both) == 2:
             answers = both
@@ -343,16 +361,19 @@ def entries() -> tuple[Entry, ...]:
 
 @cache
 def named() -> dict[str, Entry]:
-    """Return what is explained, by all names; a word wins over an item of the same name."""
+    """Return what is explained, by all names; a word wins over an item of the same name.
+
+    The page of the one and of the other names the entries that have such an item.
+    """
     of_items: dict[str, Entry] = {}
     of_entries: dict[str, Entry] = {}
     for entry in entries():
         of_entries |= dict.fromkeys(entry.names, entry)
-        see_entry = Block("command", f"embcli explain {entry.word}")
         for item in entry.blocks:
             if item.name:
-                short_entry = Entry(item.name, entry.part, [Block("prose", item.text), see_entry])
-                of_items |= dict.fromkeys(item.name.split(", "), short_entry)
+                names = item.name.split(", ")
+                meaning = [Block("prose", item.text)]
+                of_items |= dict.fromkeys(names, Entry(item.name, entry.part, meaning, asked=names))
     return of_items | of_entries
 
 

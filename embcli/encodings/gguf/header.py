@@ -145,7 +145,7 @@ class _Reader:
         return self.string().decode("utf-8", "backslashreplace")
 
     def string(self) -> bytes:
-        """Return a string; a vocabulary has 100,000 or more, so it is read in few steps."""
+        """Return a string; a vocabulary has many, so it is read in few steps."""
         length = int.from_bytes(self.file.read(8), "little")
         self.place += 8 + length
         if self.place > self.end:

@@ -12,7 +12,7 @@ def outliers(norms: np.ndarray, largest: np.ndarray) -> np.ndarray:
     """Return the places of outliers, (m,), by the norms and the largest values of rows, (n,) each.
 
     At most half of the rows are outliers, those from one on whose norm or largest value is beyond
-    20 times the 99.9 % quantile of smaller ones. So are short rows, if they are few or a block:
+    `TIMES` the 99.9 % quantile of smaller ones. So are short rows, if they are few or a block:
     others can be those of tokens that no text has.
     """
     found = [_far_above(norms), _far_above(largest)]

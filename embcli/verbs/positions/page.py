@@ -1,7 +1,7 @@
 """The page of positions: the formula of their kind, its matrices, and where the numbers are from.
 
 `PositionTable` imports this when it is shown. A page shows the rows that fit, or those that the
-user chose, and only the first 16 positions if nobody chose which.
+user chose, and only the first ones, `SHORT_LENGTH`, if nobody chose which.
 """
 
 from __future__ import annotations
