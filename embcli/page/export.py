@@ -105,6 +105,7 @@ p {{ overflow-wrap: anywhere; break-inside: avoid; }}
 pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
 h1, h2, pre:has(+ pre) {{ break-after: avoid; }}
+section.new-paper ~ section + section + section:last-of-type {{ break-before: avoid; }}
 h1 + .line, h1 + .line + .line {{ display: inline-flex; width: 49%; }}
 section.new-paper ~ section p:first-of-type {{ font-style: italic; }}
 @page {{ margin: 14mm 14mm 12mm; font: 10pt Georgia,serif; }}
@@ -118,6 +119,8 @@ section.new-paper ~ section p:first-of-type {{ font-style: italic; }}
   section.new-paper {{ margin-top: 0; }}
   section.new-paper ~ section {{ margin-top: 12pt; }}
   section.new-paper ~ section pre {{ font-size: 9pt; line-height: 10pt; }}
+  section.new-paper ~ section p {{ line-height: 12.5pt; margin: 4px 0; }}
+  section.new-paper ~ section h2 {{ font-size: 17px; line-height: 20px; margin-bottom: 5px; }}
   section.new-paper, section.new-paper ~ section {{ page: answers; }}
   span[style*="{dim}"] {{ color: black !important; }}
 }}
