@@ -175,8 +175,7 @@ def text(
     background = terminal_background() if theme == "auto" else theme
     color_system = None
     if color:
-        terminal = Console(force_terminal=True)
-        color_system = terminal.color_system or "standard"
+        color_system = Console(force_terminal=True).color_system or "standard"
     console = PageConsole(Medium(background, height=lines), width or pipe_width(), color_system)
     with console.capture() as captured:
         console.print(Segments(_segments(page, console)), end="")

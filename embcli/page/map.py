@@ -95,8 +95,7 @@ class Map(Composite):
             size = area + _AXES_AT
             elements = [_AREA.format(*size * _PIXELS - 5), *scale.axes(area)]
             elements += [*self._elements(places, texts), "</g></svg>"]
-            picture = "".join(elements)
-            line = Text(" " * size[0], Style.from_meta({"svg": picture}))
+            line = Text(" " * size[0], Style.from_meta({"svg": "".join(elements)}))
             lines_below = height - 1 if medium.has_fine_cells else 0
             yield Text.assemble(line, "\n" * lines_below, no_wrap=True)
         else:
