@@ -217,7 +217,7 @@ class Result:
         encodings = filter(None, run.get("encodings") or [run.get("encoding")])
         names = dict.fromkeys([*models, *map(short_name, encodings)])
         source = [f"embcli {__version__}", *names]
-        if "seed" in run:
+        if "seed" in run and self._uses_seed:
             source.append(f"seed {run['seed']}")
         of_models = " and ".join(models or names)
         heading = self.style.slide or self._subject or of_models or self._verb.capitalize()
@@ -229,6 +229,11 @@ class Result:
             fewer_lines=Sentence(load_facts("suggestions.json")["fewer lines"][self._verb]),
             bare=self.styled(bare=self._verb not in _WITHOUT_BARE)._view(),
         )
+
+    @property
+    def _uses_seed(self) -> bool:
+        """Whether the page shows what depends on the seed of the layers, if there is one."""
+        return True
 
     @property
     def _subject(self) -> str:

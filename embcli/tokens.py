@@ -10,9 +10,10 @@ import re
 import reprlib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -346,18 +347,21 @@ _SHOWN = {
 # spacing mark (Mc) since Unicode 16.
 _JOINING = "[\u200d\ufe0e\ufe0f\U0001171e\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]"
 
+# Whether tokens are shown in a picture, which fits signs into their cells; set for a whole page.
+in_picture = ContextVar("in_picture", default=False)
 
-def varies_in_width(character: str, in_picture: bool = False) -> bool:
+
+def varies_in_width(character: str) -> bool:
     """Return whether terminals disagree on the cells of a character, or of what it joins.
 
     They do on those of spacing marks and viramas, which fit their cells in a picture.
     """
     is_virama = unicodedata.combining(character) == 9
     is_fitted = is_virama or unicodedata.category(character) == "Mc"
-    return (is_fitted and not in_picture) or bool(re.match(_JOINING, character))
+    return (is_fitted and not in_picture.get()) or bool(re.match(_JOINING, character))
 
 
-def shown(token: bytes | None, in_picture: bool = False) -> str:
+def shown(token: bytes | None) -> str:
     r"""Return a token for one line of a page, in a known width; no two tokens look alike.
 
     Spaces are visible, and combining marks without a letter are on a dotted circle. Control
@@ -376,11 +380,11 @@ def shown(token: bytes | None, in_picture: bool = False) -> str:
     if text.isascii() and text.isprintable() and "\\" not in text:
         # Most tokens are like this, and it is ten times as fast.
         return text.replace(" ", _SHOWN[" "])
-    characters = map(_shown_character, text, f" {text}", repeat(in_picture))
+    characters = map(_shown_character, text, f" {text}")
     return "".join(characters)  # each with the one before it
 
 
-def _shown_character(character: str, previous: str, in_picture: bool) -> str:
+def _shown_character(character: str, previous: str) -> str:
     r"""Return a character as it is, on a dotted circle, or as an escape: `\x1b`, `\u202e`.
 
     Only ASCII is written with `\x`: from `\x80` on, such an escape means a byte that is not a
@@ -388,10 +392,10 @@ def _shown_character(character: str, previous: str, in_picture: bool) -> str:
     """
     if character in _SHOWN:
         return _SHOWN[character]
-    if not character.isprintable() or varies_in_width(character, in_picture):
+    if not character.isprintable() or varies_in_width(character):
         return _escape(character)
     is_after_mark = unicodedata.category(previous).startswith("M")
-    has_base = previous.isalpha() or (is_after_mark and not varies_in_width(previous, in_picture))
+    has_base = previous.isalpha() or (is_after_mark and not varies_in_width(previous))
     is_mark = unicodedata.category(character).startswith("M")
     return f"◌{character}" if is_mark and not has_base else character
 

@@ -127,6 +127,18 @@ def test_characters_of_a_picture_are_in_their_cells():
     assert fitted == [("4", "שלום")]
 
 
+@cases
+def test_a_word_of_joined_letters_has_the_width_of_its_cells_in_a_png(word):
+    reds = from_png(exported(safe_text(word), "png", 40, "light"))[..., 0]
+    right = np.flatnonzero(reds.min(axis=0) < 128).max()
+    assert right / 1.5 == pytest.approx((2 + cell_len(word)) * CELL, abs=4)
+
+
+def test_a_slide_of_a_model_has_the_ends_of_paths(in_process, made_files):
+    svg = in_process.ok("info", f"{made_files}/gpt2", "--slide", "", "-f", "svg").text
+    assert str(made_files) not in svg
+
+
 def test_a_heat_map_has_all_columns_and_most_of_the_lines():
     table = embcli.seeded(vocab=1, dim=256).positions("sinusoidal", context_length=100)
     svg = table.styled(heat=True, slide="Waves").page("svg").decode()

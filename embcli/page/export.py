@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from itertools import chain
 from typing import NamedTuple, cast
 
@@ -48,6 +49,7 @@ from embcli.page.svg import (
     SHORT_SLIDE,
     SLIDE_COLUMNS,
     SLIDE_LINES,
+    SYLLABLES,
     WIDEST_SLIDE,
     Run,
     picture,
@@ -56,6 +58,7 @@ from embcli.page.svg import (
     slide_scale,
 )
 from embcli.page.table import Bar, Line, Shortened
+from embcli.tokens import in_picture
 from embcli.wording import Sentence
 
 _ZOOM = 1.5  # the size of a PNG relative to its SVG, unless it is a slide
@@ -101,6 +104,7 @@ p {{ overflow-wrap: anywhere; break-inside: avoid; }}
 pre + p {{ margin-top: 12px; }}
 p.line {{ display: flex; align-items: end; height: 9mm; margin: 0; border-bottom: 0.5pt solid; }}
 h1, h2, pre:has(+ pre) {{ break-after: avoid; }}
+section.new-paper ~ section + section + section:last-of-type {{ break-before: avoid; }}
 h1 + .line, h1 + .line + .line {{ display: inline-flex; width: 49%; }}
 section.new-paper ~ section p:first-of-type {{ font-style: italic; }}
 @page {{ margin: 14mm 14mm 12mm; font: 10pt Georgia,serif; }}
@@ -114,6 +118,8 @@ section.new-paper ~ section p:first-of-type {{ font-style: italic; }}
   section.new-paper {{ margin-top: 0; }}
   section.new-paper ~ section {{ margin-top: 12pt; }}
   section.new-paper ~ section pre {{ font-size: 9pt; line-height: 10pt; }}
+  section.new-paper ~ section p {{ line-height: 12.5pt; margin: 4px 0; }}
+  section.new-paper ~ section h2 {{ font-size: 17px; line-height: 20px; margin-bottom: 5px; }}
   section.new-paper, section.new-paper ~ section {{ page: answers; }}
   span[style*="{dim}"] {{ color: black !important; }}
 }}
@@ -134,6 +140,11 @@ _FITTED = (
     '<text y="100%" textLength="100%" lengthAdjust="spacingAndGlyphs" fill="currentColor">'
     "{text}</text></svg>"
 )
+# The width of such a word, from Devanagari on, in an SVG picture.
+_WIDTH_OF_WORD = re.compile(
+    rf'(?<=textLength=")([1-9]\S*)(?=" lengthAdjust="spacingAndGlyphs"[^>]*>({SYLLABLES})<)'
+)
+_MARK = 5.5  # pixels of a spacing mark
 _MOST_TRIED = 24  # characters that may have no font; to try one takes 4 ms
 _AS_LARGE = 0.9  # as the largest type of a slide: wider parts beside each other are better
 
@@ -163,8 +174,7 @@ def text(
     background = terminal_background() if theme == "auto" else theme
     color_system = None
     if color:
-        terminal = Console(force_terminal=True)
-        color_system = terminal.color_system or "standard"
+        color_system = Console(force_terminal=True).color_system or "standard"
     console = PageConsole(Medium(background, height=lines), width or pipe_width(), color_system)
     with console.capture() as captured:
         console.print(Segments(_segments(page, console)), end="")
@@ -177,11 +187,13 @@ def _segments(page: RenderableType, console: PageConsole) -> list[Segment]:
     On a terminal that is dark, or of which nothing is known, those are the colours of all pages.
     """
     options = console.options.update(highlight=False, markup=False)
-    segments = console.render(page, options)
     medium = console.medium
-    if medium.is_file or medium.has_fine_cells or medium.background == "light":
+    context = copy_context()
+    context.run(in_picture.set, medium.shows_svg)
+    segments = context.run(list, console.render(page, options))
+    if medium.shows_svg or medium.background == "light":
         segments = [_inked(segment, INKS[medium.background]) for segment in segments]
-    return list(segments)
+    return segments
 
 
 def exported(
@@ -361,9 +373,20 @@ def png(svg: str, background: Background = "light", zoom: float = _ZOOM) -> byte
             "png needs a monospace font, and there is none; "
             "on Debian: apt install fonts-dejavu-core"
         )
+    svg = _WIDTH_OF_WORD.sub(_corrected, svg)
     # The SVG can end within the last pixels, which have its background, too.
     ground = _THEMES[background].background_color.hex
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, background=ground))
+
+
+def _corrected(word: re.Match[str]) -> str:
+    """Return the width to ask resvg for, so that a word is as wide as it should be.
+
+    resvg does not count the spacing marks of a word; most are about half as wide as a letter.
+    """
+    width = float(word[1])
+    marks = [*map(unicodedata.category, word[2])].count("Mc")
+    return f"{width * width / (width + marks * _MARK):g}"
 
 
 def _drawn(text: str) -> bytes:

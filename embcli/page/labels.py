@@ -23,10 +23,10 @@ PARTS_OF_CHARACTERS = r"\x..: bytes of tokens that share a character"
 _UNKNOWN_WIDTH = r"\u....: a character whose width terminals disagree on"
 
 
-def legend_of_tokens(*meanings: str, text: str, in_picture: bool = False) -> Iterator[Text]:
+def legend_of_tokens(*meanings: str, text: str) -> Iterator[Text]:
     """Yield a line on the marks beside tokens, and on escapes in the text, if there are any."""
     legend = [*filter(None, meanings)]
-    if any(varies_in_width(character, in_picture) for character in text):
+    if any(map(varies_in_width, text)):
         legend.append(_UNKNOWN_WIDTH)
     if legend:
         yield safe_text(f"{'; '.join(legend)}.")

@@ -42,6 +42,7 @@ _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
 # A picture has its axes left of the points and below them, where no label is.
 _AXES_AT = np.array([7, 1])  # cells from the left, lines from below: the room of numbers
+_LABELS = 26  # cells beside the points of an SVG picture
 _STEP = 8  # cells between two ticks at least
 _AREA = (
     '<svg viewBox="-84 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
@@ -65,7 +66,7 @@ class Map(Composite):
     """Rows as points, at equal scales across and up, and what the two components are.
 
     A label is beside its point or, in a picture, at the end of a line from it. It is left out if
-    others are there.
+    others are there. An SVG picture is no wider than its points, with labels on both sides.
     """
 
     rows: np.ndarray  # (n, D)
@@ -83,14 +84,18 @@ class Map(Composite):
         if medium.shows_svg:
             area -= _AXES_AT
         # A point of a picture is a line away from the texts of the page.
-        scale = _Scale.of(points, area, margin=4 if medium.shows_svg else 1)
+        margin = 4 if medium.shows_svg else 1
+        scale = _Scale.of(points, area, margin)
+        if medium.has_fine_cells:
+            area[0] = min(area[0], np.ptp(points[:, 0]) * scale.unit[0] + _LABELS)
+            scale = _Scale.of(points, area, margin)
         places = scale.places(points)
         if medium.shows_svg:
             texts = self._texts(places, area, (0.6, 0.35), _PLACES)
-            elements = [_AREA.format(*(area + _AXES_AT) * _PIXELS - 5), *scale.axes(area)]
+            size = area + _AXES_AT
+            elements = [_AREA.format(*size * _PIXELS - 5), *scale.axes(area)]
             elements += [*self._elements(places, texts), "</g></svg>"]
-            picture = "".join(elements)
-            line = Text(" " * width, Style.from_meta({"svg": picture}))
+            line = Text(" " * size[0], Style.from_meta({"svg": "".join(elements)}))
             lines_below = height - 1 if medium.has_fine_cells else 0
             yield Text.assemble(line, "\n" * lines_below, no_wrap=True)
         else:
@@ -153,7 +158,7 @@ class Map(Composite):
         for place, label in zip(places, self.labels, strict=True):
             entries.append((place, safe_text("●", label.style or "accent")))
         lines: defaultdict[int, Text] = defaultdict(Text)
-        for place, text in sorted(entries, key=lambda entry: float(entry[0][0])):
+        for place, text in sorted(entries, key=lambda entry: entry[0][0]):
             cell, number = place.astype(int)
             line = lines[number]
             if line.cell_len <= cell:  # or it is a point at the place of another
@@ -207,7 +212,7 @@ class _Scale(NamedTuple):
         places = self.places(np.stack([numbers, numbers], axis=1))
         right, bottom = area * _PIXELS - 5
         yield _AXES.format(right, bottom)
-        is_within = (places > 0) & (places < area - 1)
+        is_within = (places > 0.5) & (places < area - [3, 1])  # with room for a number
         for number, (x, y), (across, up) in zip(numbers, places * _PIXELS, is_within, strict=True):
             if across:
                 yield _TICK_ACROSS.format(x, bottom, number)

@@ -184,7 +184,7 @@ class Flow(Composite):
     """Blocks of parts: as many side by side as fit, the others below them.
 
     On a terminal and on a slide, which have few lines, blocks that can be narrower have equal
-    shares of the width if all can be beside each other then.
+    shares of the width, and of what is left, if all can be beside each other then.
     """
 
     blocks: Sequence[Sequence[RenderableType]]
@@ -215,14 +215,17 @@ class Flow(Composite):
         most = sum(size.maximum + self.gap for size in sizes)
         rows: list[list[tuple[Group, int]]] = []
         room = 0
-        for group, (narrowest, width) in zip(groups, sizes, strict=True):
-            if options.is_terminal and least <= cells < most:
-                width = min(width, max(narrowest, cells // len(groups) - self.gap))
+        has_shares = options.is_terminal and least <= cells < most
+        for place, (narrowest, width) in enumerate(sizes):
+            if has_shares:
+                share = cells // (len(sizes) - place) - self.gap
+                width = min(width, max(narrowest, share))
+                cells -= width + self.gap
             if width > room:
                 rows.append([])
                 room = options.max_width
             room -= width + self.gap
-            parts = parts_of(group, console, options.update(max_width=width))
+            parts = parts_of(groups[place], console, options.update(max_width=width))
             rows[-1].append((Group(*parts), width))  # type: ignore[arg-type]
         return rows
 

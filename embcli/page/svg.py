@@ -48,8 +48,9 @@ CRISP = 'shape-rendering="crispEdges"'
 # Words of Hebrew, Arabic and other scripts in these blocks of Unicode, and the blanks between them.
 _LETTER = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 RIGHT_TO_LEFT = re.compile(f"{_LETTER}+(?: +{_LETTER}+)*")
-# These words, and those of scripts from Devanagari to Vedic, whose letters join, too.
-JOINED = re.compile(f"({RIGHT_TO_LEFT.pattern}|[◌\u0900-\u1cff]+)")
+# Words of scripts from Devanagari to Vedic, without the stroke that ends a sentence.
+SYLLABLES = "[◌\u0900-\u0963\u0966-\u1cff]+"
+JOINED = re.compile(f"({RIGHT_TO_LEFT.pattern}|{SYLLABLES})")
 _MARKED = re.compile(f"␣({RIGHT_TO_LEFT.pattern})")
 _DOCUMENT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">

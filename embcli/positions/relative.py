@@ -56,6 +56,7 @@ def relative(
         heading=f"{distances_in_words}, (T, T) = ({length:,}, {length:,})",
     )
     largest = min(k, length - 1)
+    which = "clipped to ±k" if length > k else f"up to ±{largest} here"
     row_matrix = PositionMatrix(
         name="distances",
         rows=chosen_columns,
@@ -67,7 +68,7 @@ def relative(
     return ShownPositions(
         name="Relative",
         size=f"D = {counted(dim, 'column')}, k = {k}",
-        formula="From token i to token j: the row of the distance j - i, clipped to ±k.",
+        formula=f"From token i to token j: the row of the distance j - i, {which}.",
         matrices=[pair_matrix, distance_matrix],
         similarities=similarities,
         meaning=f"Equal along each diagonal; beyond k = {k} one value on each side.",

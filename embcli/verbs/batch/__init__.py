@@ -74,6 +74,10 @@ class Batches(Result, verb="batch"):
         has_numbers = self.draw or self.style.heat or self._columns_chosen
         return has_numbers and not self._draws_windows
 
+    @property
+    def _uses_seed(self) -> bool:
+        return not self._draws_windows or self.windows.shuffle
+
     def ids_of(self, samples: np.ndarray) -> np.ndarray:
         """Return the tokens of samples and the next one, (n, T + 1) int64.
 

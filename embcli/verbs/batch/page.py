@@ -216,9 +216,7 @@ def _windows(batches: Batches, width: int, most_lines: int) -> RenderResult:
         if len(later):  # Text between samples is left out.
             first = max(int(later.min()), stop)
 
-    yield safe_text(
-        "■ input, □ last target (the others are inputs, too); no mark: not in this sample"
-    )
+    yield safe_text("■ input, □ last target (the others are inputs, too); no mark: neither")
     excerpt = Excerpt.first(first, last_token + 1 - first_token)
     yield from left_out(omission(excerpt, "token", first=first_token))
 

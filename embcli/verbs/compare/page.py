@@ -81,7 +81,7 @@ def page(comparison: Comparison, console: Console, options: ConsoleOptions) -> R
         yield ""
         yield _cost_table(comparison.cost)
         yield _cost_line(comparison.cost)
-    elif not (comparison.gradient or comparison.style.bare):
+    elif not comparison.gradient:
         yield _cost_line(comparison.cost)
     if comparison.show is None:
         yield Hint(("show",))
@@ -345,7 +345,8 @@ def _backward_pass(
         loss = f"{loss} before the step, {_number(training.loss)} after it"
     yield title(f"The target, torch.randn{gradient.target.shape}, drawn right after the embedding")
     yield from _targets(comparison, gradient, loss, width)
-    yield ""
+    if comparison.style.bare:  # The loss is not between the tables.
+        yield ""
     yield title("Gradients: 2 / (T · D) · (output - target), summed over the n tokens of an ID")
     yield _gradient_table(comparison, gradient, width, most_rows)
 

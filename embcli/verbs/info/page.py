@@ -10,6 +10,7 @@ from embcli.files.tensors import Tensors
 from embcli.page import Label, LeftOut, medium_of, ruled, safe_text, title
 from embcli.page.labels import guess, head_in_words, token_label
 from embcli.page.table import least_width
+from embcli.result import short_name
 from embcli.verbs.info import Info, ModelInfo, facts_of, parameters_of
 from embcli.wording import counted, in_bytes, in_line, shortened
 
@@ -48,13 +49,14 @@ def _model_page(info: ModelInfo, width: int, is_slide: bool) -> RenderResult:
     checkpoint = info.checkpoint
     encoding = checkpoint.encoding.name if checkpoint.encoding else "none"
     tensors = checkpoint.tensors
-    yield title(f"{checkpoint.path}: {tensors.format}")
-    yield from map(safe_text, tensors.files)
+    name = short_name if is_slide else str
+    yield title(f"{name(checkpoint.path)}: {tensors.format}")
+    yield from map(safe_text, map(name, tensors.files))
     text = counted(len(tensors), "tensor")
     parameters = parameters_of(tensors)
     if parameters is not None:
         text += f", {counted(parameters, 'parameter')}"
-    yield safe_text(f"{text}; encoding: {encoding}")
+    yield safe_text(f"{text}; encoding: {name(encoding)}")
     yield ""
     yield ruled(_tensor_labels(info.roles, tensors, width))
     others = len(tensors) - len(info.roles)

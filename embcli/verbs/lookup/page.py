@@ -32,7 +32,13 @@ from embcli.page import (
     safe_text,
     title,
 )
-from embcli.page.labels import origin_lines, picked_rows, token_label, token_labels
+from embcli.page.labels import (
+    legend_of_tokens,
+    origin_lines,
+    picked_rows,
+    token_label,
+    token_labels,
+)
 from embcli.recipe import AddType, in_words
 from embcli.selection import Excerpt
 from embcli.verbs.lookup import Lookup
@@ -60,12 +66,15 @@ def page(lookup: Lookup, console: Console, options: ConsoleOptions) -> RenderRes
         return
     width = options.max_width
     remarks = list(_lines_of_remarks(lookup, width))
+    text = " ".join(lookup.tokens.texts or ())
+    if not text.isascii():
+        remarks += legend_of_tokens(text=text)
     is_rounded = lookup.plan.input_steps and _shows_sum(lookup) and not lookup.style.heat
     notes = list(origin_lines(lookup.layers.origin, f"; {_ROUNDED}" if is_rounded else ""))
-    layout = _layout(lookup, options)
-    if medium_of(console).is_slide and not lookup.draw:  # whose other lines are known
-        layout = _layout_of_slide(lookup, options.max_height, len(remarks) + len(notes))
-    table = _table(lookup, layout)
+    other_lines = None
+    if medium_of(console).is_slide and not lookup.draw:
+        other_lines = len(remarks) + len(notes)
+    table = _table(lookup, _layout(lookup, options, other_lines))
     if lookup.draw:
         yield Flow([list(_drawing(lookup, width)), list(table)])  # type: ignore[arg-type]
         if not lookup.style.bare:
@@ -89,30 +98,27 @@ class _Layout(NamedTuple):
     shares_lines: bool = False  # whether the terms of a token share a line of colours
 
 
-def _layout(lookup: Lookup, options: ConsoleOptions) -> _Layout:
+def _layout(lookup: Lookup, options: ConsoleOptions, other_lines: int | None) -> _Layout:
+    """Return the layout of a table; on a slide, the other lines of the page are known."""
     lines = len(lookup.shown)  # lines per token
-    lines_elsewhere = (lines + 1) * _MOST_TOKENS
-    rows = rows_that_fit(options, lines_elsewhere)
-    if lookup.style.heat:
-        rows = rows_that_fit(options, _MOST_STRIPS, _LINES_AROUND_STRIPS)
-    if lookup.trace is not None and lookup.style.bare:
-        rows = min(rows, _FEW_TOKENS)
-    is_spaced = (lines + 1) * len(lookup.chosen) <= rows + 1
-    return _Layout(max(rows // lines, _FEWEST_TOKENS), is_spaced)
-
-
-def _layout_of_slide(lookup: Lookup, height: int, other_lines: int) -> _Layout:
-    lines = len(lookup.shown)
-    rows = height - _LINES_AROUND_TERMS
-    if not lookup.style.bare:
-        rows -= 1 + other_lines
-    shares_lines = lookup.style.heat and lines * len(lookup.chosen) > rows
-    if shares_lines:
-        lines = 1
-    if lines * len(lookup.chosen) > rows:
-        rows -= 3  # dots, and what is left out
-    if lookup.trace is not None:  # whose lines need the room
-        rows = 0
+    shares_lines = False
+    if other_lines is None:
+        rows = rows_that_fit(options, (lines + 1) * _MOST_TOKENS)
+        if lookup.style.heat:
+            rows = rows_that_fit(options, _MOST_STRIPS, _LINES_AROUND_STRIPS)
+        if lookup.trace is not None and lookup.style.bare:
+            rows = min(rows, _FEW_TOKENS)
+    else:
+        rows = options.max_height - _LINES_AROUND_TERMS
+        if not lookup.style.bare:
+            rows -= 1 + other_lines
+        shares_lines = lookup.style.heat and lines * len(lookup.chosen) > rows
+        if shares_lines:
+            lines = 1
+        if lines * len(lookup.chosen) > rows:
+            rows -= 3  # dots, and what is left out
+        if lookup.trace is not None:  # whose lines need the room
+            rows = 0
     is_spaced = not shares_lines and (lines + 1) * len(lookup.chosen) <= rows + 1
     return _Layout(max(rows // lines, _FEWEST_TOKENS), is_spaced, shares_lines)
 

@@ -60,9 +60,7 @@ def page(neighbors: Neighbors, console: Console, options: ConsoleOptions) -> Ren
             )
 
     yield from omitted(omission(queries, "query number", first=1))
-    if neighbors.origin.is_seeded:
-        yield safe_text("These similarities mean nothing before training.")
-    yield from origin_lines(neighbors.origin)
+    yield from origin_lines(neighbors.origin, "; similarities mean nothing")
 
 
 def _query_part(neighbors: Neighbors, number: int, medium: Medium) -> RenderResult:

@@ -119,15 +119,16 @@ def _drawn(
     """
     heading = view.heading
     shows_cosines = lines is not None and view.is_angle
+    count = len(view.row_numbers)
     if table._rows_chosen and view.row_numbers is table.chosen:
         most_rows = _MOST_CHOSEN
-    if lines is not None:
-        most_rows = len(view.row_numbers)
+    if lines is not None or count <= most_rows + 2:  # Dots and a note take as many lines.
+        most_rows = count
     if shows_cosines:
         heading = "Cosines of angles; one column per pair"
     if heading:
         yield title(heading)
-    excerpt = Excerpt.ends(most_rows, len(view.row_numbers))
+    excerpt = Excerpt.ends(most_rows, count)
     numbers = view.row_numbers[excerpt.places]
     values = view.rows(numbers)[:, : len(view.columns)]
     if shows_cosines:

@@ -27,7 +27,6 @@ from embcli.page import (
 )
 from embcli.page.colors import colors_of, token_style
 from embcli.page.labels import PARTS_OF_CHARACTERS, legend_of_tokens
-from embcli.page.medium import Medium
 from embcli.page.svg import RIGHT_TO_LEFT
 from embcli.page.table import GAP, least_width
 from embcli.tokens import shown
@@ -47,8 +46,7 @@ class RunningLine(NamedTuple):
 
 
 def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> RenderResult:
-    medium = medium_of(console)
-    background = medium.background if colors_of(console) else None
+    background = medium_of(console).background if colors_of(console) else None
     yield title("The text in tokens")
     shown_names = [shorten(each.name, 16) for each in result.encodings]
     counts = "tokens per line" if "\n" in result._subject else "tokens"
@@ -70,7 +68,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
             sections.append(len(lines))
         share = max((most - len(lines)) // len(result.encodings), 1)
         for number, name in enumerate(shown_names):
-            running = _running_lines(result, number, sequence, available, medium, background)
+            running = _running_lines(result, number, sequence, available, background)
             found = list(islice(running, share + 1))
             is_whole &= len(found) <= share
             first, *others = found[:share]
@@ -89,7 +87,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
         legend += ", from left to right"
     has_parts = any(Tokenization(tokens).joined.any() for tokens in result.tokens)
     parts = PARTS_OF_CHARACTERS if has_parts else ""
-    yield from legend_of_tokens(legend, parts, text=result._subject, in_picture=medium.shows_svg)
+    yield from legend_of_tokens(legend, parts, text=result._subject)
     if not is_whole:
         yield LeftOut("Left out: the rest of the text.")
 
@@ -99,7 +97,6 @@ def _running_lines(
     number: int,
     sequence: int,
     available: int,
-    medium: Medium,
     background: Background | None,
 ) -> Iterator[RunningLine]:
     """Yield the lines of a text in an encoding, of this width.
@@ -119,7 +116,7 @@ def _running_lines(
         count = f"{len(ids_of_line):,}"
         line = Text()
         for token in tokens.bytes_of(ids_of_line):
-            word = shorten(shown(token, medium.shows_svg), max(available - 1, 1))
+            word = shorten(shown(token), max(available - 1, 1))
             cell = Text(f"{word}{_CUT}")
             if background:  # A space can be seen by its colour.
                 cell = Text(word.replace("␣", " "), token_style(place, background))
