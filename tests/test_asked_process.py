@@ -20,7 +20,7 @@ import pytest
 from embcli.asked import child, process
 from embcli.asked.process import NotAskedError, RefusedError, ask, why_not
 from tests import recorded
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.runners import TIMEOUT
 
 # What a script begins with; `start` counts the processes that were started.
@@ -429,15 +429,7 @@ def test_a_class_that_is_pythons_only_says_its_names(transformers, tmp_path):
     folder.mkdir()
     (folder / "vocab.txt").write_text("<s>\na\nb\n")
 
-    assert ask("tokenizer", folder=str(folder)) == {
-        "kind": "Made",
-        # Nothing in the folder names the other one.
-        "special_ids": {"bos": 0},
-        "splits_special": False,
-        "described": None,
-        "names": ["<s>", "a", "b"],
-        "around": [[0], []],
-    }
+    assert ask("tokenizer", folder=str(folder)) == data(__name__)["facts of Made"]
     assert ask("ids", folder=str(folder), text="ab", special=False) == {"ids": [1, 2]}
     assert ask("ids", folder=str(folder), text="ab", special=True) == {"ids": [0, 1, 2]}
     assert ask("text", folder=str(folder), ids=[2, 1]) == {"text": "ba"}

@@ -20,7 +20,7 @@ from embcli import encodings
 from embcli.verbs.audit import Audit, MatrixAudit, unused
 from embcli.verbs.audit.measure import separation_of
 from tests import transcripts
-from tests.cases import cases
+from tests.cases import cases, data
 from tests.files.made import numbered, save_words
 from tests.transcripts import document_of, on_a_small_screen, session
 
@@ -473,39 +473,11 @@ def test_unused_tokens_are_gaps_impossible_bytes_and_reserved_names(name):
     assert unused(encoding, size + 2) == {**expected, size: "padding", size + 1: "padding"}
 
 
-NAMED_RESERVED = [
-    "<|reserved_special_token_7|>",
-    "<|reserved_200000|>",
-    "[unused12]",
-    "<unused5>",
-    "<|extra_3|>",
-    "<|dummy_4|>",
-    "<SPECIAL_20>",
-    "<|placeholder1|>",
-    "<｜place▁holder▁no▁8｜>",
-    "madeupword0001",
-    "<reserved_1>",
-]
-PLAIN = [
-    "<|endoftext|>",
-    "[MASK]",
-    "[12]",
-    "unused12",
-    "<unused>",
-    "<s>",
-    "<extra_id_0>",
-    "reserved",
-    "<|im_start|>",
-    "see [unused1]",
-    "[unused1] and",
-    "madeupword0001s",
-]
-
-
 def test_names_that_families_of_models_keep_free_are_reserved():
-    names = [name.encode() for name in NAMED_RESERVED + PLAIN]
+    reserved_names, plain_names = data(__name__)["names"]
+    names = [name.encode() for name in reserved_names + plain_names]
     encoding = SimpleNamespace(vocabulary_size=len(names), token_bytes=names.__getitem__)
 
     reserved = unused(encoding, len(names))
 
-    assert reserved == dict.fromkeys(range(len(NAMED_RESERVED)), "reserved")
+    assert reserved == dict.fromkeys(range(len(reserved_names)), "reserved")

@@ -131,18 +131,6 @@ def test_files_that_give_an_added_token_another_id_are_a_finding(name, content, 
 
 
 @cases
-def test_a_layer_that_is_a_copy_of_another_is_a_finding(changed, verdict):
-    tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
-    for layer in range(2):
-        tensors[f"layers.{layer}.up.weight"] = vectors(3, 8)
-        tensors[f"layers.{layer}.norm.weight"] = np.ones(8, np.float32)
-        tensors[f"norms.{layer}.weight"] = np.ones(8, np.float32)
-    tensors["layers.1.up.weight"][0, 0] *= 1 + changed / 1000
-    save_file(tensors, "m/model.safetensors")
-    assert [*audited().kinds("finding")] == verdict
-
-
-@cases
 def test_a_weight_unlike_those_of_other_layers_is_a_finding(name, number, shift, kinds):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
     for layer in range(4):

@@ -192,11 +192,7 @@ def test_a_page_says_what_the_similarities_of_a_trained_model_mean(in_process, s
 
 # --- token types, and positions behind padding ----------------------------------------------------
 
-BERT = {
-    "bert.embeddings.word_embeddings.weight": (500, 64),
-    "bert.embeddings.position_embeddings.weight": (40, 64),
-    "bert.embeddings.token_type_embeddings.weight": (2, 64),
-}
+BERT = data(__name__)["shapes of bert"]
 
 
 def drawn(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
@@ -232,13 +228,7 @@ def test_the_row_of_token_type_0_is_added_first_as_bert_does(in_process):
         assert_holds(document["matrices"]["input"], token + other)
 
 
-ROBERTA = {
-    "roberta.embeddings.word_embeddings.weight": (9, 6),
-    "roberta.embeddings.position_embeddings.weight": (12, 6),
-    "roberta.embeddings.token_type_embeddings.weight": (2, 6),
-    "roberta.embeddings.LayerNorm.weight": (6,),
-    "roberta.embeddings.LayerNorm.bias": (6,),
-}
+ROBERTA = data(__name__)["shapes of roberta"]
 
 
 @pytest.fixture

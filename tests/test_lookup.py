@@ -143,7 +143,6 @@ def test_ids_of_no_encoding_are_chosen_by_ids():
 # --- on a page ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("show", [(), ("--heat",), ("--show", "input"), ("--show", "token,input")])
 @cases
 def test_a_page_fits_a_screen(in_process, show, height, length):
     screen = on_screen(in_process, height, " the" * length, *show)
