@@ -105,7 +105,10 @@ class Counting:
                     for line, data in enumerate(texts, 1):
                         yield self._counted(source.path, line, data)
             except (OSError, InputError) as error:
-                self._fail(source.path, error)
+                self.failures += 1
+                reason = getattr(error, "strerror", None) or error
+                text = "cannot count {what}: {reason}"
+                self.notes.add(Sentence(text, what=_shown(source.path), reason=reason))
         if self.above:
             things = counted(self.above, "line" if self.lines else "text")
             limit = counted(self.fail_above or 0, "token")
@@ -139,14 +142,6 @@ class Counting:
 
     def _reading(self, encoding: Encoding) -> Reading:
         return Reading(encoding, self.special, has_added=True)
-
-    def _fail(self, path: str | None, error: OSError | InputError) -> None:
-        """Note that a file cannot be counted; the next one is."""
-        self.failures += 1
-        reason = getattr(error, "strerror", None) or error
-        if isinstance(error, IsADirectoryError):
-            reason = "it is a folder; name its files, such as folder/*.txt"
-        self.notes.add(Sentence("cannot count {what}: {reason}", what=_shown(path), reason=reason))
 
 
 def _shown(path: str | None) -> str:
