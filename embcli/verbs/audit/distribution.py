@@ -25,6 +25,7 @@ _MOST_DEVIATIONS = 4  # of a window, as there are many
 _WINDOW = 16  # rows
 _MARGIN = f" (up to {2 * _WINDOW} more or fewer at each end)"
 _CHANCE = 1e-3  # of a run of trained rows that look drawn
+_TRAINED = 1.25  # times the deviation of drawn rows, of a typical window
 
 
 class Moments:
@@ -147,7 +148,8 @@ class UsedRows:
         """Yield the rows that are as they were initialised: all, or runs of windows.
 
         Windows with an ignored row are in no run. Windows of a model that was trained for a short
-        time can look drawn as well; then they have the standard deviation of drawn rows.
+        time can look drawn as well. Then those count that have the standard deviation of drawn
+        rows, if most have a larger one.
         """
         of_all = self.moments.distribution
         if self.moments.rows >= _LEAST_ROWS and of_all is not None:
@@ -157,10 +159,11 @@ class UsedRows:
         is_told = ~np.isin(windows, ignored).any(axis=1)
         are_drawn = np.concatenate(self._are_drawn)[is_told]
         found = [*_initial_runs(windows[is_told], are_drawn, rows_of)]
-        if deviation and not found:
-            ratios = np.concatenate(self._deviations)[is_told] / deviation
-            error = 1 / math.sqrt(2 * _WINDOW * len(self.moments.mean))
-            are_drawn &= abs(ratios - 1) <= _MOST_DEVIATIONS * error
+        deviations = np.concatenate(self._deviations)[is_told]
+        typical = np.median(np.append(deviations, 0))
+        if deviation and not found and typical > _TRAINED * deviation:
+            error = deviation / math.sqrt(2 * _WINDOW * len(self.moments.mean))
+            are_drawn &= abs(deviations - deviation) <= _MOST_DEVIATIONS * error
             found = [*_initial_runs(windows[is_told], are_drawn, rows_of)]
         yield from found
 
