@@ -141,7 +141,7 @@ def test_a_weight_unlike_those_of_other_layers_is_a_finding(name, number, shift,
     tensors[f"{where}{name}.weight"] = changed[0] if "norm" in name else changed
     if name == "norms":
         for layer in range(3):
-            tensors[f"layers.{layer}.norm.weight"] = np.ones(8, np.float32)
+            tensors[f"layers.{layer}.norm.weight"] = np.ones(8)
     save_file(tensors, "m/model.safetensors")
     assert [*audited().kinds("finding")] == kinds
 

@@ -19,8 +19,9 @@ from tests.cases import cases
 # ones were asked by readers who did not find an answer, or found it in a list; "whole sentences"
 # were invented before their answers were seen, and then found by words that entries got, as were
 # those "of a student of chapter 2", "in sentences", "in sentences of readers", "why, how back, and
-# what not", the two hundred, the sixty and the forty of chapter 2, and the "everyday words". Those
-# "elsewhere" are about something else: no word answers.
+# what not", the two hundred, the sixty and the forty of chapter 2, the "everyday words", the
+# hundred and fifty, and the six times sixty. Those "elsewhere" are about something else: no word
+# answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {

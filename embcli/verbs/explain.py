@@ -383,7 +383,7 @@ def _by_plain_name() -> dict[str, Entry]:
 
 
 def _plain(word: str) -> str:
-    return re.sub(r"[][\s_<|>\"-]", "", word).casefold()
+    return re.sub(r"[][\s_<|>\"]|(?<=\w)-", "", word).casefold()
 
 
 _FIELD = re.compile(r"^(Also|Asked|From): (.+(?:\n.+)*)\n*", re.MULTILINE)

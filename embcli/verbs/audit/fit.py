@@ -141,13 +141,13 @@ def _misfit(text: str) -> Finding:
 def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     """Check that the sizes in config.json are those of the tensors."""
     roles = checkpoint.roles
-    metadata = checkpoint.tensors.metadata
-    if checkpoint.tensors.format == "GGUF":
-        keys = {key.partition(".")[2]: value for key, value in metadata.items()}
-        yield from _impossible(checkpoint.tensors.path.name, keys)
+    tensors = checkpoint.tensors
+    if tensors.format == "GGUF":
+        keys = {key.partition(".")[2]: value for key, value in tensors.metadata.items()}
+        yield from _impossible(tensors.path.name, keys)
     elif not roles.config:
         yield not_checked("a config.json (missing or empty)")
-    if PART_WITH_INDEX.fullmatch(checkpoint.tensors.path.name):
+    if PART_WITH_INDEX.fullmatch(tensors.path.name):
         yield not_checked("the other files of the model")
     try:
         wrong = wrong_dimension(roles) or _wrong_recipe(checkpoint)
@@ -155,7 +155,7 @@ def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             yield _misfit(wrong)
         yield from _impossible("config.json", roles.config)
         name = "generation_config.json"
-        yield from _impossible(name, sibling_json(checkpoint.tensors.path, name))
+        yield from _impossible(name, sibling_json(tensors.path, name))
         yield from _wrong_pooling(checkpoint)
         yield from _too_long_texts(checkpoint)
     except InputError as error:
