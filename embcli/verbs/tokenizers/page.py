@@ -35,6 +35,8 @@ from embcli.verbs.tokenizers import Tokenizers
 from embcli.wording import counted
 
 _CUT = "│"
+_MORE = "…"  # ends a line whose further ones are left out
+_OTHER_LINES = 8  # of a slide
 
 
 class RunningLine(NamedTuple):
@@ -56,21 +58,34 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     ]
     available = options.max_width - least_width(beside, 0) - GAP
 
+    texts = len(result.texts)
     most = rows_that_fit(options, 32)  # lines
+    if medium_of(console).is_slide:
+        most = options.max_height - _OTHER_LINES - texts  # which have blank lines between them
     lines: list[RunningLine] = []
     sections = []
     is_whole = True
-    for sequence in range(len(result.texts)):
+    for sequence in range(texts):
         if len(lines) >= most:
             is_whole = False
             break
         if lines and len(result.encodings) > 1:
             sections.append(len(lines))
-        share = max((most - len(lines)) // len(result.encodings), 1)
-        for number, name in enumerate(shown_names):
-            running = _running_lines(result, number, sequence, available, background)
-            found = list(islice(running, share + 1))
-            is_whole &= len(found) <= share
+        running = []
+        for number in range(len(shown_names)):
+            lines_of_text = _running_lines(result, number, sequence, available, background)
+            running.append(list(islice(lines_of_text, most + 1)))
+        # Each later text has a line for each encoding, at least.
+        room = most - len(lines) - (texts - 1 - sequence) * len(running)
+        share = most
+        while share > 1 and sum(min(len(found), share) for found in running) > room:
+            share -= 1
+        for name, found in zip(shown_names, running, strict=True):
+            if len(found) > share:
+                last = found[share - 1].text
+                last.truncate(available - 1)
+                last.append(_MORE)
+                is_whole = False
             first, *others = found[:share]
             lines += [first._replace(encoding=name), *others]
     labels = [
@@ -89,7 +104,7 @@ def page(result: Tokenizers, console: Console, options: ConsoleOptions) -> Rende
     parts = PARTS_OF_CHARACTERS if has_parts else ""
     yield from legend_of_tokens(legend, parts, text=result._subject)
     if not is_whole:
-        yield LeftOut("Left out: the rest of the text.")
+        yield LeftOut(f"Left out: the rest of the text, after {_MORE} in a line.")
 
 
 def _running_lines(
