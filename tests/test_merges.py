@@ -185,7 +185,7 @@ def vocabulary(kind: str, folder: Path) -> Model:
     match kind:
         case "gpt2":
             return model(written(path, kind, WORDS, **GPT2))
-        case "llama" | "t5":
+        case "llama":
             return model(written(path, kind, PIECES, **scored, unknown_token_id=0))
         case "bert":
             return model(written(path, kind, BERT, unknown_token_id=0))

@@ -10,7 +10,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -25,7 +24,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 import embcli
 from embcli import encodings
 from embcli.encodings import Encoding
-from embcli.encodings.pieces import Unigrams
 from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.verbs.audit.measure import unused
@@ -492,102 +490,6 @@ def character_map(replacements: dict[str, str]) -> bytes:
     return normalizer.serialized_normalizer_spec()[3:]
 
 
-REPLACED = {
-    "\t": " ",
-    "ﬁ": "fi",
-    "A": "a",
-    "\u200b": "",
-    "a\u0301": "á",
-    "e\u0301\u0301": "é",
-    "…": "...",
-}
-
-
-def test_characters_are_replaced_the_longest_sequence_first():
-    unigrams = Unigrams({"▁": (0, 0.0)}, 1, 0.0, character_map(REPLACED), joins=False, leads=False)
-    keys = sorted(REPLACED, key=len, reverse=True)
-    pattern = re.compile("|".join(keys))
-
-    for text in texts(150, "aAe\u0301\u0301ﬁ\t…\u200bx日"):
-        normal = pattern.sub(lambda match: REPLACED[match[0]], text)
-        origins = unigrams.origins(text)
-        assert "".join(unigrams.pieces(text)) == normal.replace(" ", "▁"), text
-        assert len(origins) == len(normal)
-        assert all(start <= end for start, end in origins)
-
-
-def test_a_damaged_map_of_characters_ends_in_a_sentence(tmp_path):
-    whole = character_map(REPLACED)
-    used = [place for place in range(4, len(whole)) if whole[place]]
-    random = Random(3)
-
-    for number in range(25):
-        damaged = bytearray(whole)
-        for place in random.sample(used, 2):
-            damaged[place] = random.randrange(256)
-        path = tmp_path / f"{number}.gguf"
-        written(path, "t5", [*"abc"], precompiled_charsmap=bytes(damaged))
-        with suppress(InputError):
-            encoding = encodings.get(str(path))
-            ids = encoding.encode("aA\te\u0301\u0301ﬁ…\u200b日 x")
-            assert {*ids.tolist()} <= {*range(encoding.vocabulary_size)}
-
-
-UNIGRAMS = data(__name__)["unigrams"]
-WITHOUT_SPACE = {word: score for word, score in UNIGRAMS.items() if word != "▁"}
-
-
-class UnigramCase:
-    """A vocabulary of unigrams, which puts a space before a text, and the same in `tokenizers`."""
-
-    def __init__(self, folder: Path, scored: dict[str, float], unknown: int, **rest: Any) -> None:
-        known = {"scores": [*scored.values()], "unknown_token_id": unknown}
-        self.encoding = encoding_of(folder, "t5", [*scored], add_space_prefix=True, **known, **rest)
-        self.oracle = Tokenizer(
-            models.Unigram([*scored.items()], unk_id=unknown, byte_fallback=False)
-        )
-
-    def check(self, text: str, spelled: str) -> None:
-        """Hold the IDs of a text against those of what it is spelled as, with `▁` for spaces."""
-        ids = self.encoding.encode(text).tolist()
-        assert ids == self.oracle.encode(spelled).ids, text
-
-
-@pytest.mark.parametrize("scored", [UNIGRAMS, WITHOUT_SPACE])
-def test_the_best_sum_of_scores_is_found_as_tokenizers_finds_it(tmp_path, scored):
-    kinds = [CONTROL, CONTROL, UNKNOWN] + [NORMAL] * (len(scored) - 3)
-    rest = {"kinds": kinds, "precompiled_charsmap": character_map({"ﬁ": "fi"})}
-    case = UnigramCase(tmp_path, scored, 2, remove_extra_whitespaces=True, **rest)
-
-    for text in texts(150, "aabbfé 日xﬁ"):
-        words = re.findall("[^ ]+", text.replace("ﬁ", "fi"))
-        case.check(text, "".join(f"▁{word}" for word in words))
-        assert_spans_advance(case.encoding, text, len(text.rstrip(" ")))
-    assert case.encoding.bos_eos == ((), (1,))
-
-
-@pytest.mark.parametrize("kind", [UNKNOWN, CONTROL])
-def test_the_space_after_an_unknown_token_is_kept(tmp_path, kind):
-    """A converter makes control tokens of those that are special, also of the unknown one."""
-    kinds = [CONTROL, CONTROL, kind] + [NORMAL] * (len(UNIGRAMS) - 3)
-    encoding = UnigramCase(tmp_path, UNIGRAMS, 2, kinds=kinds).encoding
-
-    for text in ("a 日 b", "日 ab", "日", "a日日b 日a"):
-        decoded = encoding.decode(encoding.encode(text)).decode()
-        assert decoded == re.sub("日+", "<unk>", text)
-    assert encoding.decode(encoding.encode("a</s>b", special=True)) == b"a</s>b"
-
-
-def test_unigrams_may_keep_all_spaces(tmp_path):
-    case = UnigramCase(tmp_path, UNIGRAMS, 2, remove_extra_whitespaces=False)
-
-    for text in texts(150, "aabbfé 日x"):
-        # The space in front of a text comes after those that it begins with.
-        led = re.sub("^( *)(?=[^ ])", r"\1▁", text)
-        case.check(text, led.replace(" ", "▁"))
-        assert_spans_advance(case.encoding, text, len(text))
-
-
 # --- a run of 40,000 letters takes linear time ---------------------------------------------------
 
 
@@ -607,17 +509,6 @@ def test_pieces_take_linear_time(tmp_path):
 
 
 @pytest.mark.usefixtures("_in_linear_time")
-def test_unigrams_take_linear_time(tmp_path):
-    scored = {"<unk>": 0.0, "▁": -9.0, "▁a": -3.0, "a": -3.0, "aa": -4.0, "aaa": -5.5}
-    case = UnigramCase(tmp_path, scored, 0)
-    case.check(RUN, f"▁{RUN}")
-
-    lengths = np.diff(case.encoding.spans(RUN)).ravel()
-    tokens = case.oracle.encode(f"▁{RUN}").tokens
-    assert lengths.tolist() == [len(token.removeprefix("▁")) for token in tokens]
-
-
-@pytest.mark.usefixtures("_in_linear_time")
 def test_word_pieces_take_linear_time(tmp_path):
     words = ["[UNK]", "▁a", "a", "aa"]
     encoding = encoding_of(tmp_path, "bert", words, unknown_token_id=0)
@@ -634,6 +525,7 @@ UNUSABLE: list[tuple[str, dict[str, object]]] = [
     ("bert", {}),
     ("rwkv", {}),
     ("plamo2", {}),
+    ("t5", {}),
     ("llama", {"scores": [math.nan] * 3}),
     ("llama", {"scores": [1.0]}),
 ]
@@ -654,10 +546,3 @@ def test_what_cannot_split_a_text_is_refused_by_its_name_and_has_rows(
         assert [row["token"] for row in rows] == tokens
 
     snapshot("tokenize/errors-of-a-gguf.txt", errors)
-
-
-def test_a_damaged_map_of_characters_is_refused(tmp_path):
-    encoding = encoding_of(tmp_path, "t5", [*"abc"], precompiled_charsmap=b"\1\2\3")
-
-    with pytest.raises(InputError, match="map of characters"):
-        encoding.encode("a")

@@ -33,7 +33,6 @@ from embcli.encodings.merging import (
 )
 from embcli.encodings.splitting import CACHED_PIECES, Splitting
 
-ScoredTokens = Mapping[str, tuple[int, float]]  # token of the vocabulary -> ID and score
 TokenLengths = list[tuple[int, int]]  # IDs, and how many bytes of the piece each of them spells
 
 _NO_TOKEN = -1  # the ID of a part of a piece that the vocabulary cannot spell
@@ -312,88 +311,3 @@ class WordPieces(PieceTokenizer):
         if category.startswith("P") or is_ascii_symbol or _IDEOGRAPH.match(character):
             return f" {lower} "
         return lower
-
-
-class Unigrams(PieceTokenizer):
-    """SentencePiece's unigram model: the tokens of a word whose scores have the largest sum.
-
-    The sums are computed in float64.
-    """
-
-    def __init__(
-        self,
-        tokens: ScoredTokens,
-        unknown: int,
-        worst: float,
-        charsmap: bytes,
-        joins: bool,
-        leads: bool,
-    ) -> None:
-        """Make a model whose unknown characters have the score `worst`, less ten.
-
-        `charsmap` has the replacements of characters, as a file of SentencePiece stores them.
-        With `joins`, runs of spaces become one, and each word of a text gets one before it. With
-        `leads`, only the first word of a text gets one more.
-        """
-        from sentencepiece import SentencePieceNormalizer
-
-        # protobuf makes its classes when it is imported.
-        from sentencepiece.sentencepiece_model_pb2 import NormalizerSpec  # type: ignore[attr-defined]
-        from tokenizers import models
-
-        # The unknown token comes last. It is spelled as a space, which no piece has.
-        scored = [(word, score) for word, (_, score) in tokens.items()]
-        vocabulary = [*scored, (" ", worst)]
-        self._model = models.Unigram(vocabulary, unk_id=len(scored), byte_fallback=False)
-        self._ids_of_model = [*(token_id for token_id, _ in tokens.values()), unknown]
-
-        # It only replaces characters.
-        only_replaces = NormalizerSpec(
-            precompiled_charsmap=charsmap,
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            escape_whitespaces=False,
-        )
-        self._normalizer = SentencePieceNormalizer(normalizer_spec=only_replaces)
-        self._joins = joins
-        self._leads = joins or leads
-        # Without a token for a space, an unknown space joins the unknown characters around it.
-        self._words = re.compile(".+", re.DOTALL)
-        if SPACE in tokens:
-            self._words = words_between(map(str.encode, tokens))
-
-    def pieces(self, text: str) -> Iterable[str]:
-        normal = self._normalizer.normalize(text)
-        if self._joins:
-            words = [SPACE + word for word in normal.split(" ") if word]
-            return self._words.findall("".join(words))
-        spelled = normal.replace(" ", SPACE)
-        if self._leads and normal.strip(" "):
-            spelled = SPACE + spelled
-        return self._words.findall(spelled)
-
-    def origins(self, text: str) -> list[Span]:
-        normal, places = self._normalizer.normalize(text, with_offsets=True)
-        # A character ends where the next one with another origin begins.
-        starts = np.array(places[: len(normal)], np.int64)
-        following = np.searchsorted(starts, starts, "right")
-        ends = np.append(starts, len(text))[following].tolist()
-
-        origins = []
-        needs_space = self._leads
-        for character, start, end in zip(normal, places, ends, strict=False):
-            if character == " " and self._joins:
-                needs_space = True
-                continue
-            if character != " " and needs_space:
-                origins.append((start, start))
-                needs_space = False
-            origins.append((start, end))
-        return origins
-
-    def tokens(self, piece: str) -> TokenLengths:
-        tokens = []
-        for token in self._model.tokenize(piece):
-            start, end = token.offsets
-            tokens.append((self._ids_of_model[token.id], end - start))
-        return tokens

@@ -18,8 +18,6 @@ from embcli.encodings.encoding import (
     BosEos,
     NamedToken,
     VocabularyEncoding,
-    call_package,
-    import_package,
     without_merges,
 )
 from embcli.encodings.gguf.header import GgufHeader, read_header
@@ -38,7 +36,6 @@ from embcli.encodings.pieces import (
     Pairs,
     PieceTokenizer,
     ScoredPairs,
-    Unigrams,
     WordPieces,
 )
 from embcli.encodings.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED
@@ -46,7 +43,7 @@ from embcli.encodings.splitting import splittings
 from embcli.errors import InputError
 from embcli.wording import Elsewhere, Sentence, in_data, load_facts
 
-_MODELS = ("gpt2", "gemma4", "llama", "bert", "t5")  # the tokenizers whose rules are known
+_MODELS = ("gpt2", "gemma4", "llama", "bert")  # the tokenizers whose rules are known
 _FACTS = load_facts("llama_cpp.json")
 # The IDs of special tokens that a file need not name, by tokenizer.
 DEFAULT_IDS = _FACTS["default_ids"]
@@ -90,7 +87,7 @@ class GgufEncoding(VocabularyEncoding):
         self._flags = self._splitting.flags if self._splitting else []
         self.splits = self._split_error is None
         leads = self._flag("add_space_prefix", self.model == "llama")
-        self.adds_space = leads and self.model in ("llama", "t5")
+        self.adds_space = leads and self.model == "llama"
 
     @cached_property
     def vocabulary_size(self) -> int:
@@ -233,29 +230,7 @@ class GgufEncoding(VocabularyEncoding):
             lowers = self._flag("normalizer.lowercase", True)
             strips_accents = self._flag("normalizer.strip_accents", lowers)
             return WordPieces(self._ids, self.unknown_id, lowers, strips_accents)
-        if self.model == "t5":
-            return self._unigrams()
         return self._byte_pairs()
-
-    def _unigrams(self) -> PieceTokenizer:
-        for package in ("tokenizers", "sentencepiece.sentencepiece_model_pb2"):
-            import_package(self.path, package, "a tokenizer of the kind t5")
-        kinds = self.stored_kinds
-        scores = np.where(kinds == USER_DEFINED, 0.0, self._scores).tolist()
-        tokens = {}
-        for token_id in np.flatnonzero(np.isin(kinds, (NORMAL, USER_DEFINED, UNUSED))).tolist():
-            word = self.words[token_id].decode(errors="replace")
-            tokens[word] = (token_id, scores[token_id])
-        worst = float(self._scores[kinds == NORMAL].min(initial=0))
-
-        stored = self.array("precompiled_charsmap")
-        charsmap = b"" if stored is None else np.asarray(stored).tobytes()
-        joins = self._flag("remove_extra_whitespaces", False)
-        return call_package(
-            self.path,
-            "its map of characters is damaged",
-            lambda: Unigrams(tokens, self.unknown_id, worst, charsmap, joins, self.adds_space),
-        )
 
     def _byte_pairs(self) -> PieceTokenizer:
         splitting = self._splitting or splittings()["default"]
