@@ -189,6 +189,23 @@ def test_a_quantised_weight_has_a_scale_that_is_applied(dtype, is_stated, scale,
     assert found == ([f"1 quantised weight {problem}: up.weight"] if problem else [])
 
 
+@cases
+def test_packed_weights_have_the_parts_of_others_and_a_scale_for_each_group(
+    settings, lost, problem
+):
+    tensors = {"wte.weight": vectors(1)}
+    for layer in range(3):
+        tensors[f"h.{layer}.up.qweight"] = np.full((4, 16), layer - 2, np.int32)
+        tensors[f"h.{layer}.up.qzeros"] = np.zeros((2, 2), np.int32)
+        tensors[f"h.{layer}.up.scales"] = np.ones((2, 16), np.float16)
+    tensors["h.2.up.qweight"] += lost != "numbers"
+    tensors.pop(f"h.1.up.{lost}", None)
+    save_file(tensors, "m/model.safetensors")
+    write_json("config.json", **config(quantization_config=settings))
+    found = [each.text for each in audited().findings if each.kind == "load"]
+    assert [text.split(": h.")[0] for text in found] == ([problem] if problem else [])
+
+
 def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
     save_file({**tensors, "other.weight": np.ones((8, 8), bool)}, "m/model.safetensors")
@@ -310,7 +327,7 @@ def test_a_packed_head_is_not_checked_and_not_missing(is_tied):
     write_json("config.json", **config(tie_word_embeddings=is_tied))
     tensors = {
         "model.embed_tokens.weight": vectors(1),
-        "lm_head.qweight": np.zeros((1, ROWS), np.int32),
+        "lm_head.qweight": np.ones((1, ROWS), np.int32),
     }
     save_file(tensors, "m/model.safetensors")
     audit = audited()

@@ -311,8 +311,8 @@ def test_a_quantised_weight_needs_a_scale_that_is_not_zero(tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     texts = [each.text for each in embcli.open(tmp_path).audit().findings if each.level == "alarm"]
     assert texts == [
-        "1 quantised weight with a scale of zero: layers.0.gate.qweight",
         "1 quantised weight without a scale: layers.0.up.weight",
+        "1 quantised weight with a scale of zero: layers.0.gate.qweight",
     ]
 
 

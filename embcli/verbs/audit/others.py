@@ -11,18 +11,16 @@ import numpy as np
 
 from embcli.asked.weights import NUMBER, ModelFacts
 from embcli.errors import InputError
-from embcli.files.quantised import SCALED_DTYPES
 from embcli.files.tensors import Tensors
 from embcli.layer import Origin
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Found, not_checked, of_tensors
 from embcli.verbs.audit.layers import Numbers, check_layers
+from embcli.verbs.audit.packed import faults_of_packed
 from embcli.wording import counted
 
-_MOST_BYTES = 1 << 30  # of all tensors, above which only vectors are read
+_MOST_BYTES = 1 << 33  # of all tensors, above which only vectors are read
 _LEAST_SIZE = 32  # of a matrix in which a part of zeros is none by chance
-# The largest number that can be stored; numbers of a weight are smaller.
-_LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57_344}
 # What is in the names of tensors that can have zeros, such as the rows of tokens without a text.
 _MAY_BE_ZERO = re.compile("mask|bias|norm|emb|position|wpe|wte|idx|index|zero")
 
@@ -48,7 +46,7 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     yield from of_tensors(
         "alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values"
     )
-    faulty = _faulty_scales(files, largest)
+    faulty = faults_of_packed(files.checkpoint, largest) if files.checkpoint else {}
     for problem, unscaled in faulty.items():
         yield from of_tensors("alarm", "load", unscaled, problem, noun="quantised weight")
     zero = sorted({*_zero_weights(largest, facts)}.difference(*faulty.values()))
@@ -63,40 +61,6 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
         yield from check_layers(files.checkpoint.tensors, numbers, files.deviation)
     if len(largest) < len(names):
         yield not_checked(counted(len(names) - len(largest), "other tensor"))
-
-
-def _faulty_scales(files: ModelFiles, largest: dict[str, float]) -> dict[str, list[str]]:
-    """Return the weights of 8 bits or GPTQ's form that a model cannot scale, by what is wrong.
-
-    Without a `quantization_config`, no scale is applied: then 8-bit floats that have none may be
-    plain numbers.
-    """
-    faulty: dict[str, list[str]] = defaultdict(list)
-    checkpoint = files.checkpoint
-    if checkpoint is None or not checkpoint.config:
-        return faulty
-    weights = {}
-    scales = {}
-    with suppress(InputError):  # Another check names a damaged file.
-        for tensor in checkpoint.tensors.in_files():
-            module, _, kind = tensor.name.rpartition(".")
-            if "scale" in kind or kind == "SCB":
-                scales[module] = largest.get(tensor.name)
-            elif kind == "qweight" or tensor.dtype in SCALED_DTYPES:
-                weights[module] = tensor
-    is_stated = "quantization_config" in checkpoint.config
-    for module, tensor in sorted(weights.items()):
-        name = tensor.name
-        if not is_stated:
-            if module in scales or (module and tensor.dtype == "int8"):
-                faulty["and no quantization_config in config.json"].append(name)
-        elif module not in scales:
-            faulty["without a scale"].append(name)
-        elif scales[module] == 0:
-            faulty["with a scale of zero"].append(name)
-        elif largest.get(name, 0) >= _LARGEST.get(tensor.dtype, np.inf):
-            faulty["with a scale of 1 or more"].append(name)
-    return faulty
 
 
 def _arrays(
