@@ -403,7 +403,7 @@ def test_the_dimension_of_config_json_is_that_of_the_rows(settings, is_finding):
 
 
 @cases
-def test_texts_are_not_cut_to_more_tokens_than_an_encoder_has_positions(
+def test_texts_are_not_cut_to_more_tokens_than_there_are_positions(
     settings, name, key, longest, is_finding
 ):
     """A larger one is an index without a row; how long a text gets that a model writes is open."""

@@ -100,17 +100,17 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield Finding(level, "positions", repeated, text)
     used = UsedRows()
     used.add(np.arange(first, len(values)), rows.astype(np.float64))
-    initial = used.initial(len(values), values.__getitem__)
+    initial = used.initial(len(values), values.__getitem__, deviation=files.deviation)
     yield from as_initialised(checkpoint, initial, "position matrix", "positions")
 
 
 def _too_long_texts(checkpoint: Checkpoint) -> Found:
     """Yield that texts are cut to more tokens than there are learned positions.
 
-    A model that writes is seldom given a text that long.
+    A decoder beside an encoder is seldom given a text that long.
     """
     position = learned_positions(checkpoint.roles)
-    if position is None or _is_writer(checkpoint):
+    if position is None or checkpoint.config.get("is_encoder_decoder"):
         return
     rows = position.shape[0] - checkpoint.roles.first_position
     for name, key in _LONGEST.items():
@@ -297,8 +297,9 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if checkpoint.config.get("is_encoder_decoder") and not starts:
         yield _misfit("no file names the decoder_start_token_id, with which each output begins")
     for role in ("cls", "sep", "mask"):
-        if not set(files.rows_of("pad")).isdisjoint(files.rows_of(role)):
-            yield _misfit(f"padding and {role} have one ID, so a model does not read {role}")
+        for other, name in (("pad", "padding"), ("unk", "unknown tokens")):
+            if not set(files.rows_of(other)).isdisjoint(files.rows_of(role)):
+                yield _misfit(f"{name} and {role} have one ID, so a model does not read {role}")
     shared = {*files.rows_of("pad")} & {*files.rows_of("unk")}
     if not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
