@@ -47,7 +47,7 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
                 reason = f"the text has {_size(result)}; at most {_MOST_SYMBOLS} are"
             yield safe_text(f"Not drawn: {reason}.")
     else:
-        yield title("Merges of each piece, the lowest rank first, and its token IDs")
+        yield title("Merges of each piece, numbered from the lowest rank on, and its token IDs")
         yield Hint(("merges",))
         yield Flow([[tree] for tree in trees], gap=4)
     yield ""
