@@ -282,8 +282,8 @@ PAGES = (
 # Words of headings and titles that mean what they mean anywhere.
 PLAIN = """
 a all and are as at both by each first for from gpt height in into is it its last left looked
-lowest make marks name not of on one only or order out own per same shared size some than that
-the them times to two under up used way ways weights what where which with written
+lowest make marks name not numbered of on one only or order out own per same shared size some
+than that the them times to two under up used way ways weights what where which with written
 """
 
 

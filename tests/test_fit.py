@@ -83,7 +83,7 @@ def test_a_sound_model_has_a_remark_on_its_padding_and_nothing_else(in_process):
     assert found_kinds(audit, "remark") == ["padding", "not-asked"]
     assert not audit.kinds("finding")
     assert not audit.broken
-    assert "Nothing found in the rows" in in_process.ok("audit", "m").text
+    assert "No fault found in the rows" in in_process.ok("audit", "m").text
 
 
 @pytest.mark.parametrize(
@@ -674,5 +674,5 @@ def test_a_remark_gives_status_1_if_its_kind_is_named(fail_on, status, in_proces
     ran = in_process("audit", "m", "--fail-on", fail_on)
     assert ran.status == status
     verdict = " ".join(ran.text.split())
-    assert " Nothing found in the rows " in verdict
+    assert " No fault found in the rows " in verdict
     assert ("; status 1: " in verdict) == bool(status)

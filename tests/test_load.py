@@ -109,7 +109,7 @@ def test_a_sound_model_is_said_to_be_as_transformers_loads_it(asked, in_process)
 def test_without_an_answer_the_verdict_is_another(asked, in_process):
     asked.facts = NotAskedError("no answer within 60 seconds")
     audit = audited()
-    assert (audit.verdict, audit.status) == ("Nothing found", 0)
+    assert (audit.verdict, audit.status) == ("No fault found", 0)
     (remark,) = found(audit, "not-asked")
     assert remark[0] == "remark"
     assert remark[2].endswith(": no answer within 60 seconds")
@@ -119,7 +119,7 @@ def test_without_an_answer_the_verdict_is_another(asked, in_process):
     answer = in_process("audit", "m", "--fail-on", "not-asked", "-f", "json")
     assert answer.status == 1
     totals = json.loads(answer.text)["audit"]
-    assert (totals["verdict"], totals["transformers"]) == ("Nothing found", None)
+    assert (totals["verdict"], totals["transformers"]) == ("No fault found", None)
     assert totals["not_asked"] == "no answer within 60 seconds"
 
 

@@ -657,7 +657,7 @@ def tour(*, asked: TourOptions, output: str | None = None) -> Any:
         if model.encoding is None:
             raise InputError(
                 "the tour needs tokens, and the encoding of these rows is unknown",
-                "Put the model's tokenizer, such as tokenizer.json, beside it.",
+                "The tour has no --encoding: put a tokenizer.json or the like beside the model.",
             )
 
     return guide(asked, partial(run, finish=Command.result), is_file=output not in (None, "-"))

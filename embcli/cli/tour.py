@@ -24,6 +24,7 @@ from rich.console import Group, RenderableType
 from embcli.cli.console import is_terminal, say_error
 from embcli.cli.output import ResultWriter
 from embcli.errors import EmbcliError, InputError
+from embcli.model import seeded
 from embcli.names import TOUR_TEXT, Status, Strings
 from embcli.page import safe_text, title
 from embcli.page.parts import CutPage, RuledLine, Sheets, TypedCommand
@@ -69,7 +70,7 @@ class TourStep(NamedTuple):
     about: str = ""  # a command whose output is shown first
     text: str = TOUR_TEXT  # unless the reader has another
     keeps: str = ""  # said if another text has characters besides ASCII, and is not taken
-    beyond_ascii: str = ""  # said of a text that has characters besides ASCII
+    of_parts: str = ""  # said of a text some of whose tokens are parts of characters
 
     def is_right(self, answer: str) -> bool:
         """Return whether an answer means the same as one of those of the step."""
@@ -146,13 +147,14 @@ def _numbered(steps: list[TourStep], given: str | None) -> list[TourStep]:
     """Return steps with a number in their headings, and with the reader's text, if one is given."""
     numbered = []
     for number, step in enumerate(steps, 1):
-        heading = f"{number}/{len(steps)}  {step.heading}"
         text = given or step.text
         words = step.words
-        if not text.isascii():
-            words += step.keeps or step.beyond_ascii
-            if step.keeps:
-                text = step.text
+        if step.keeps and not text.isascii():
+            words += step.keeps
+            text = step.text
+        elif "".join(seeded().tokenize(text).tokens[:]) != text:
+            words += step.of_parts
+        heading = f"{number}/{len(steps)}  {step.heading}"
         numbered.append(step._replace(heading=heading, text=text, words=words))
     return numbered
 
@@ -321,8 +323,7 @@ def _led_by_keys(pages: _Pages, steps: list[TourStep]) -> _Sheet:
     if not judged:
         return []
     skipped = len([step for step in steps if step.answers]) - len(judged)
-    right = f"Right answers: {judged.count(True)} of {len(judged)}"
-    return [safe_text(f"{right}; skipped: {skipped}.")]
+    return [safe_text(f"Right answers: {judged.count(True)} of {len(judged)}; skipped: {skipped}.")]
 
 
 def _show(pages: _Pages, step: TourStep, enter: str) -> str:

@@ -71,7 +71,7 @@ def rotary(
         similarities=similarities_of(vectors, metric),
         meaning="For given rows they depend only on p - q: equal along each diagonal.\n"
         f"Symmetric here: both sides are the row of token ID {token_id}.",
-        note="Models rotate queries and keys like this, not the embedding.",
+        note="Models rotate queries and keys, not the embedding; there D is a head's width.",
     )
 
 

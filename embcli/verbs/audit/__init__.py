@@ -96,12 +96,12 @@ class Audit(Result, verb="audit"):
 
     @property
     def verdict(self) -> Verdict:
-        """The word of the last line: "Nothing found" if transformers should have been asked."""
+        """The word of the last line: "No fault found" if transformers should have been asked."""
         if self.broken:
             return "Broken"
         if not self.is_sound:
             return "Not sound"
-        return "Nothing found" if self.loading.not_asked else "Sound"
+        return "No fault found" if self.loading.not_asked else "Sound"
 
     @property
     def failing(self) -> tuple[Finding, ...]:
@@ -170,7 +170,7 @@ def audit(
     """Return what is wrong with a model: in the rows of its matrices, and between its files.
 
     `result.findings` has all that was found, each with its level: alarm, finding or remark;
-    `result.broken` has the kinds of the alarms. `result.verdict` is "Sound", "Nothing found" (but
+    `result.broken` has the kinds of the alarms. `result.verdict` is "Sound", "No fault found" (but
     transformers was not asked), "Not sound" or "Broken". `result.status` is 1 for what `fail_on`
     names: kinds, whatever the level, or `"findings"` (the default: findings and alarms),
     `"alarms"`, `"all"` or `"none"`; `result.failing` has these findings. `layer` names the only

@@ -17,7 +17,7 @@ from embcli.records import Document
 from embcli.wording import counted, first_of, in_data
 
 Level = Literal["alarm", "finding", "remark"]  # the worst first
-Verdict = Literal["Sound", "Nothing found", "Not sound", "Broken"]
+Verdict = Literal["Sound", "No fault found", "Not sound", "Broken"]
 # By the level of a finding, the groups that give status 1 for it, whatever its kind.
 _GROUPS: dict[Level, tuple[FaultGroup, ...]] = {
     "remark": ("all",),

@@ -443,5 +443,5 @@ def _cost_table(cost: Document) -> Table:
 
 def _cost_line(cost: Document) -> Text:
     products = cost["multiply_adds"]["linear"]
-    zeros = f"{cost['multiplications_by_zero']:,} of {products:,}" if products else "none"
-    return safe_text(f"linear: {zeros} are multiplications by zero.")
+    zeros = cost["multiplications_by_zero"]
+    return safe_text(f"linear: {zeros:,} of {products:,} multiply-adds multiply by zero.")

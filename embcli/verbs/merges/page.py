@@ -36,9 +36,9 @@ _MOST_NAMED_TOKENS = 6  # tokens that a sentence names
 
 
 def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderResult:
+    yield title("Merges of each piece, numbered from the lowest rank on, and its token IDs")
     trees = _trees(result, options.max_width) if result.draw else None
     if trees is None:
-        yield title("Merges of each piece, the pair of the lowest rank first")
         yield from _table(result)
         if result.draw:
             yield ""
@@ -47,7 +47,6 @@ def page(result: Merges, console: Console, options: ConsoleOptions) -> RenderRes
                 reason = f"the text has {_size(result)}; at most {_MOST_SYMBOLS} are"
             yield safe_text(f"Not drawn: {reason}.")
     else:
-        yield title("Merges of each piece, the lowest rank first, and its token IDs")
         yield Hint(("merges",))
         yield Flow([[tree] for tree in trees], gap=4)
     yield ""
