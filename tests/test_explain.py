@@ -121,6 +121,19 @@ def test_sentences_have_the_defaults_and_the_limits():
     assert {*size.findall(text)} - {*size.findall(str(held))} == {*data(__name__)["figures"]}
 
 
+def test_lists_of_formats_of_commands_and_of_methods_are_complete():
+    of_rows = [name for name in formats.formats_for("list") if name not in formats.VIEWS]
+    listed = formats.or_list(of_rows).replace(" or ", " and ")
+    assert f"The fields of a row in {listed}." in entry_of("fields").text
+    for row in formats.ROWS:
+        if row.extra:
+            package, extra = row.extra
+            assert f"{extra}: for {row.name}" in entry_of("extras").text.casefold(), package
+    assert {*COMMANDS} <= {*re.findall(r"\w+", entry_of("commands of embcli").text)}
+    methods = [name for name in vars(embcli.Model) if name[0] != "_"]
+    assert {*methods} <= {*re.findall(r"\w+", entry_of("Python").text)}
+
+
 @cases
 def test_the_first_number_of_a_seeded_layer_is_the_one_of_the_entry(shape):
     torch.manual_seed(123)
