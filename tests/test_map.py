@@ -82,7 +82,8 @@ def test_a_picture_has_points_at_their_places_and_labels_apart(format, slide):
     left_out = re.search(r"Left out: (\d+) label", svg)
     assert len(labels) + (int(left_out[1]) if left_out else 0) == 60
     (right,) = re.findall(r"M1 0V\S+H(\d+)", svg)
-    assert int(right) < places.max() + 200 or format == "html"
+    middle = (places[:, 0].min() + places[:, 0].max()) / 2
+    assert abs(int(right) / 2 - middle) < CELL
 
     for way, column in [("v", 0), ("h", 1)]:
         found = re.findall(rf"M(\S+) ([\d.]+){way}.+?<text .+?>(-?[\d.]+)<", axes)

@@ -109,7 +109,7 @@ h1 + .line, h1 + .line + .line {{ display: inline-flex; width: 49%; }}
 section.new-paper ~ section p:first-of-type {{ font-style: italic; }}
 @page {{ margin: 14mm 14mm 12mm; font: 10pt Georgia,serif; }}
 @page {{ @top-right {{ content: "Name: ______________________________"; }} }}
-@page :first {{ margin-top: 12mm; @top-right {{ content: none; }} }}
+@page :first {{ margin-top: 12mm; @top-right {{ content: " "; }} }}
 @page answers {{ @top-right {{ content: "Answers"; }} }}
 @media print {{
   pre {{ font-size: 10pt; line-height: 11.5pt; }}

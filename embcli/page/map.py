@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,18 +31,17 @@ class _Label(NamedTuple):
     start: np.ndarray
 
 
-# Directions from a point, across and down: first in its line, then in its column, then the others.
-_TURNS = np.pi / 8 * np.array([0, 8, 4, 12, 2, 6, 14, 10, 1, 15, 7, 9, 3, 5, 13, 11])
+# Directions from a point, across and down: first in its line, then in its column, then all.
+_TURNS = np.pi / 8 * np.array([0, 8, 4, 12, *range(16)])
 _SIDES = np.stack([np.cos(_TURNS), np.sin(_TURNS)], axis=1)
 # A label that has no room beside its point is some times as far from it.
-_PLACES = np.vstack([distance * _SIDES for distance in (1.1, 4, 8, 12)])
-_CROWD = 10  # points near each other; the one that is nearest to as many has the first label
-_ALONG = 4  # places of each part of a line, as long as a gap, at which it may not meet anything
+_PLACES = np.vstack([distance * _SIDES for distance in (1.1, 4, 6, 8, 12, 16, 24, 32)])
+_ROUNDS = 4  # of labels in a picture: those without room are first in the next round
+_ALONG = 6  # places of each part of a line, as long as a gap, at which it may not meet anything
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
 # A picture has its axes left of the points and below them, where no label is.
 _AXES_AT = np.array([7, 1])  # cells from the left, lines from below: the room of numbers
-_LABELS = 26  # cells beside the points of an SVG picture
 _STEP = 8  # cells between two ticks at least
 _AREA = (
     '<svg viewBox="-84 0 {0:g} {1:g}" width="{0:g}" height="{1:g}">'
@@ -66,12 +65,12 @@ class Map(Composite):
     """Rows as points, at equal scales across and up, and what the two components are.
 
     A label is beside its point or, in a picture, at the end of a line from it. It is left out if
-    others are there. An SVG picture is no wider than its points, with labels on both sides.
+    others are there. Points are in the middle of the width, with room for labels on both sides.
     """
 
     rows: np.ndarray  # (n, D)
     labels: Sequence[Text]  # of the rows, (n,); a point has the style of its label
-    bare: bool = False  # whether few other lines are on the page
+    other_lines: int = 10  # on the page
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not np.isfinite(self.rows).all():
@@ -79,29 +78,27 @@ class Map(Composite):
         points, (first, second) = principal_map(self.rows)
         medium = medium_of(console)
         width = options.max_width
-        height = rows_that_fit(options, 30, other_lines=4 if self.bare else 10)
+        height = rows_that_fit(options, 30, self.other_lines)
         area = np.array([width, height])
         if medium.shows_svg:
             area -= _AXES_AT
         # A point of a picture is a line away from the texts of the page.
         margin = 4 if medium.shows_svg else 1
         scale = _Scale.of(points, area, margin)
-        if medium.has_fine_cells:
-            area[0] = min(area[0], np.ptp(points[:, 0]) * scale.unit[0] + _LABELS)
-            scale = _Scale.of(points, area, margin)
         places = scale.places(points)
         if medium.shows_svg:
-            texts = self._texts(places, area, (0.6, 0.35), _PLACES)
+            texts = self._texts_of_picture(places, area)
             size = area + _AXES_AT
             elements = [_AREA.format(*size * _PIXELS - 5), *scale.axes(area)]
-            elements += [*self._elements(places, texts), "</g></svg>"]
+            elements += [*self._elements(places, texts.values()), "</g></svg>"]
             line = Text(" " * size[0], Style.from_meta({"svg": "".join(elements)}))
             lines_below = height - 1 if medium.has_fine_cells else 0
             yield Text.assemble(line, "\n" * lines_below, no_wrap=True)
         else:
             places = np.floor(places) + 0.5
-            texts = self._texts(places, area, (1, 0.5), _SIDES[:2])
-            yield Drawing(self._lines(places, texts))
+            order = range(len(places))
+            texts = self._texts(places, area, order, (1, 0.5), _SIDES[:2])
+            yield Drawing(self._lines(places, texts.values()))
         yield ""
 
         yield safe_text(
@@ -114,24 +111,34 @@ class Map(Composite):
         if without_room:
             yield LeftOut(f"Left out: {counted(without_room, 'label')} without room.")
 
+    def _texts_of_picture(self, places: np.ndarray, area: np.ndarray) -> dict[int, _Label]:
+        """Return the labels of the round in which most have room; queries are first in each."""
+        order = list(range(len(places)))
+        best: dict[int, _Label] = {}
+        found: dict[int, _Label] = {}
+        for _ in range(_ROUNDS):
+            order.sort(key=lambda number: (not self.labels[number].style, number in found))
+            found = self._texts(places, area, order, (0.6, 0.35), _PLACES)
+            best = max(best, found, key=len)
+        return best
+
     def _texts(
         self,
         places: np.ndarray,
         area: np.ndarray,
+        order: Iterable[int],
         gap: tuple[float, float],
         sides: np.ndarray,
-    ) -> list[_Label]:
+    ) -> dict[int, _Label]:
         """Return each label that has room, at a side of its point, a cell apart from others.
 
-        A line to a label does not meet other points, labels and lines. Queries are first, then
-        points in a crowd, as others have room later, too.
+        The first in order have more room. A line to a label does not meet other points, labels and
+        lines.
         """
         room = np.multiply(gap, 0.6)  # as large as a point, nearly
         taken = np.stack([places - room, places + room], axis=1)  # (n, 2, 2)
-        distances = np.linalg.norm(places[:, None] - places, axis=2)
-        crowding = np.sort(distances)[:, :_CROWD].sum(axis=1)
-        found = []
-        for number in np.lexsort([crowding, [not label.style for label in self.labels]]):
+        found = {}
+        for number in order:
             place = places[number]
             label = self.labels[number]
             size = np.array([label.cell_len + 1, 0.8])
@@ -143,16 +150,16 @@ class Map(Composite):
                 is_within = start.min() >= 0 and (end <= area).all()
                 if not is_within or _is_taken(taken, start, end):
                     continue
-                along = np.linspace(1 / reach, 1, int(_ALONG * reach))
+                along = np.linspace(0.7 / reach, 1, int(_ALONG * reach))
                 line = place + along[:, None] * side * gap
                 if not _is_taken(taken, line[:, None], line[:, None]):
-                    found.append(_Label(label, place, edge, start + np.array([0.5, 0])))
+                    found[number] = _Label(label, place, edge, start + np.array([0.5, 0]))
                     boxes = np.stack([line - room / 2, line + room / 2], axis=1)
                     taken = np.concatenate([taken, [[start, end]], boxes])
                     break
         return found
 
-    def _lines(self, places: np.ndarray, labels: Sequence[_Label]) -> list[Text]:
+    def _lines(self, places: np.ndarray, labels: Iterable[_Label]) -> list[Text]:
         """Return the lines of a drawing, from the first to the last that is not blank."""
         entries = [(label.start, label.text) for label in labels]
         for place, label in zip(places, self.labels, strict=True):
@@ -165,7 +172,7 @@ class Map(Composite):
                 line.append(" " * (cell - line.cell_len)).append_text(text)
         return [lines[number] for number in range(min(lines), max(lines) + 1)]
 
-    def _elements(self, places: np.ndarray, labels: Sequence[_Label]) -> Iterator[str]:
+    def _elements(self, places: np.ndarray, labels: Iterable[_Label]) -> Iterator[str]:
         """Yield the points of a picture, and the labels."""
         for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
             fill = "" if label.style else ' fill="#0087d7"'

@@ -155,7 +155,7 @@ class WeightMatrix(Result, verb="weights"):
         yield title(self.title)
         if self.is_map:
             labels = row_names(ids, self.encoding)
-            yield Map(values, labels, style.bare)
+            yield Map(values, labels, 4 if style.bare else 8)
             yield from omitted(missing, parameters=("rows",))
             yield ""
         else:

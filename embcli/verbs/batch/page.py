@@ -58,7 +58,7 @@ def page(batches: Batches, console: Console, options: ConsoleOptions) -> RenderR
     if not batches._draws_windows:
         yield _shapes(batches, width)
     yield from _losses(batches)
-    if batches._is_drawn:
+    if batches._is_drawn and not medium_of(console).is_slide:
         rows, _ = shape_of(batches.source, "position")
         yield safe_text(
             f"Position rows are not lookup's: the data loader takes a random number before them, "

@@ -85,15 +85,12 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
     from embcli.page.map import Map
 
     ids = neighbors.search.rankings[number].ids
-    labels = [
-        safe_text(_query_in_words(neighbors, number), "strong"),
-        *row_names(ids, neighbors.encoding),
-    ]
+    labels = [safe_text("query", "strong"), *row_names(ids, neighbors.encoding)]
     # The query, and its neighbours: (1 + n, D) float64.
     vectors = np.concatenate([neighbors.vectors[number][None], neighbors.layer.rows(ids)])
     if neighbors.metric == "cosine":
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    yield Map(vectors, labels, neighbors.style.bare)
+    yield Map(vectors, labels, 4 if neighbors.style.bare else 10)
     if neighbors.metric == "cosine":
         yield safe_text("Each row is scaled to length 1 first, as by cosine.")
 
