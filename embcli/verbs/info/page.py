@@ -51,7 +51,8 @@ def _model_page(info: ModelInfo, width: int, is_slide: bool) -> RenderResult:
     tensors = checkpoint.tensors
     name = short_name if is_slide else str
     yield title(f"{name(checkpoint.path)}: {tensors.format}")
-    yield from map(safe_text, map(name, tensors.files))
+    if tensors.files != (checkpoint.path,):
+        yield from map(safe_text, map(name, tensors.files))
     text = counted(len(tensors), "tensor")
     parameters = parameters_of(tensors)
     if parameters is not None:
