@@ -19,7 +19,6 @@ from embcli.verbs.audit.finding import Found, of_tensors
 _TIMES = 100
 _MOST_TIMES = 1000  # as a drawn one, for all layers
 _TIMES_IN_KIND = 15  # as most of its kind, if there are three
-_FEW = 1 / 2  # of the norms, which can be constant by a fault
 # What is in the names of weights that are added to numbers, and can have any size.
 _ADDED = re.compile("bias|emb|pos")
 
@@ -54,7 +53,7 @@ def check_layers(tensors: Tensors, numbers: dict[str, Numbers], deviation: float
     weights = [name for name in numbers if NUMBER.search(name) and name.endswith("weight")]
     norms = [name for name in numbers if re.search("(norm|ln_).*weight$", name)]
     constant = [name for name in norms if numbers[name].is_constant and numbers[name].largest]
-    if len(constant) <= _FEW * len(norms):
+    if 2 * len(constant) <= len(norms):
         yield from of_tensors("finding", "initial", constant, "constant, as norms are initialised")
     matrices = [name for name in weights if _is_matrix(tensors[name], numbers[name])]
     constant = [name for name in matrices if numbers[name].is_constant]

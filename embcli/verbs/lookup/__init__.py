@@ -92,6 +92,8 @@ class Lookup(Result, verb="lookup"):
             terms.append(Term("input", "=", rows, places))
         if "hidden" in names:
             terms.append(Term("hidden", "", self._hidden(index, rows), places))
+        if not self._columns_chosen:
+            return terms
         return [term._replace(values=term.values[:, self._columns_of(term.name)]) for term in terms]
 
     def _hidden(self, index: np.ndarray, input_rows: np.ndarray) -> np.ndarray:

@@ -27,7 +27,6 @@ from embcli.wording import counted, first_of
 
 _MOST_QUERIES = 20
 _MOST_NEIGHBORS = 200  # the page shows no more per query
-_LONGEST_LABEL = 24  # cells of a query on a map
 _MOST_IDS = 8  # that a sentence names
 # 20 cells of a line, in which the longest bar is 1 wide; HTML has other letters, and the style.
 _BAR = (
@@ -87,7 +86,7 @@ def _map(neighbors: Neighbors, number: int) -> RenderResult:
 
     ids = neighbors.search.rankings[number].ids
     query = _query_in_words(neighbors, number)
-    name = query if len(query) <= _LONGEST_LABEL else "query"
+    name = query if len(query) <= 24 else "query"  # on a map
     labels = [safe_text(name, "strong"), *row_names(ids, neighbors.encoding)]
     # The query, and its neighbours: (1 + n, D) float64.
     vectors = np.concatenate([neighbors.vectors[number][None], neighbors.layer.rows(ids)])
