@@ -24,7 +24,6 @@ _NAME = re.compile(r"(.*?)\.(weight\..+|[^.]+)")
 _WEIGHTS = ("qweight", "weight", "weight_packed")  # the parts that have the packed numbers
 # The largest number that can be stored; numbers of a weight are smaller.
 _LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57_344}
-_LONGEST_START = 1 << 22  # bytes of a tensor that are looked at
 
 _Parts = dict[str, Tensor]  # of a weight, by name
 
@@ -61,7 +60,7 @@ def _packed_weights(tensors: Tensors) -> dict[str, list[tuple[Tensor, _Parts]]]:
                 modules[named[1]][named[2]] = tensor
     packed: dict[str, list[tuple[Tensor, _Parts]]] = defaultdict(list)
     for _, parts in sorted(modules.items()):
-        for part in parts.keys() & {*_WEIGHTS}:
+        for part in parts.keys() & _WEIGHTS:
             weight = parts[part]
             if weight.dtype in (*INTEGERS, *SCALED_DTYPES):
                 packed[weight.dtype].append((weight, parts))
@@ -84,7 +83,7 @@ def _problems(
         yield "with a scale of 1 or more"
     elif not _has_groups(settings, parts):
         yield "whose scales do not fit bits and group_size of config.json"
-    start = weight.binary.read(weight.start, min(weight.size, _LONGEST_START))
+    start = weight.binary.read(weight.start, min(weight.size, 1 << 22))  # bytes tell enough
     if not start.strip(b"\0"):
         yield "with only zeros"
 
