@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TextIO, TypeVar
 
 from embcli.cli.options import flag_of
@@ -63,23 +63,24 @@ def watched(items: Iterable[Item], total: int, size: Callable[[Item], int]) -> I
     if not (total and is_terminal(sys.stderr)):
         yield from items
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    # No thread refreshes the bar: it would run while something is measured.
-    bar = Progress(console=Console(stderr=True), transient=True, auto_refresh=False)
-    task = bar.add_task("", total=total)
     start = time.monotonic()
-    try:
+    done = 0
+    with ExitStack() as stack:
+        bar = None
         for item in items:
             yield item
-            bar.advance(task, size(item))
-            if time.monotonic() - start > PATIENCE:
-                bar.start()
-                bar.refresh()
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+            done += size(item)
+            if bar is None and time.monotonic() - start > PATIENCE:
+                from rich.console import Console
+                from rich.progress import Progress
+
+                # No thread refreshes the bar: it would run while something is measured.
+                bar = stack.enter_context(
+                    Progress(console=Console(stderr=True), transient=True, auto_refresh=False)
+                )
+                task = bar.add_task("", total=total, completed=done)
+            if bar is not None:
+                bar.update(task, completed=done, refresh=True)
 
 
 class PrintedNotes(Notes):

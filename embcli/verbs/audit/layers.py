@@ -70,7 +70,7 @@ def _check_sizes(sizes: dict[str, float], deviation: float | None) -> Found:
     """Check that no matrix is far larger or smaller than most, or than those of its kind."""
     typical = float(np.median([*sizes.values()]))
     if deviation and typical > _MOST_TIMES * deviation:
-        text = f"{typical:.2g} in size, {_MOST_TIMES:,} times as large as drawn ones, or more"
+        text = f"about {typical:.2g} in size, far larger than drawn ones"
         yield from of_tensors("finding", "outliers", [*sizes], text)
 
     kinds: dict[str, dict[str, float]] = defaultdict(dict)
