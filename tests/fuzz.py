@@ -222,15 +222,12 @@ def of_numpy() -> list[Seed]:
 
 def of_vectors() -> list[Seed]:
     text = b""
-    binary = b"6 32\n"
     for row, values in enumerate(arrays()["wte.weight"]):
         numbers = b" ".join(b"%.3f" % value for value in values)
         text += b"w%d %s\n" % (row, numbers)
-        binary += b"w%d %s" % (row, values.tobytes())
     return [
         Seed("text", text),
         Seed("text with sizes", b"6 32\n" + text),
-        Seed("binary", binary),
     ]
 
 

@@ -31,6 +31,8 @@ _UNREAD = {
     rb"BZh[1-9]1AY&SY": "compressed by bzip2; unpack it: bunzip2",
     b"\xfd7zXZ\0": "compressed by xz; unpack it: unxz",
     b"\xba\x16O/": "a model of fastText, which adds up rows of parts of words; use its .vec",
+    rb"[0-9]+ [0-9]+\n[^\0]*\0": "binary vectors of word2vec; gensim writes them as text: "
+    "KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(other_path)",
     rb"[^\s,;]+(;[^\s,;]*)+\r?\n[^\s;]+(;[^\s;]*)+\r?\n": "a table with semicolons; csv has commas "
     'between numbers, and a point in them: sep=",", decimal="."',
     rb'\s*{\s*"cells"': "a notebook; numpy.savetxt in it writes an array that embcli reads",

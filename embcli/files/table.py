@@ -1,7 +1,7 @@
 """Numbers and words as text; the first of these rules that fits decides how a file is read.
 
 1. The suffix .vec, or a first line of two whole numbers, V and D above 1, that agrees with the
-   lines below: words, and D numbers each. word2vec's binary form begins so, too.
+   lines below: words, and D numbers each.
 2. A first line 0,1,2,..., also with tabs, above a line with a ".": the header of pandas; 3 is for
    the other lines.
 3. Every line has only numbers, between blanks, tabs or commas: what numpy.loadtxt makes of them.

@@ -1,7 +1,7 @@
-"""Word vectors: text with a word and its numbers per line, and word2vec's binary form.
+"""Word vectors as text: a word and its numbers per line, as GloVe, word2vec and fastText write it.
 
-GloVe, word2vec and fastText write the text. The whole file is read once for its words and for the
-places of its numbers; the numbers are read when rows are needed.
+The whole file is read once for its words and for the places of its numbers; the numbers are read
+when rows are needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embcli.binary import Binary, BinaryStream, is_text
+from embcli.binary import Binary, BinaryStream
 from embcli.encodings.encoding import OwnWords
 from embcli.errors import InputError, Notes
 from embcli.files.tensors import Tensor, Tensors, computed_layer
@@ -58,20 +58,13 @@ def read(binary: Binary, notes: Notes, start: Start | None) -> Tensors | None:
             return None
     if binary.size >= LARGE:
         notes.add(f"{binary.path.name} is read whole to find its words; this takes a while")
-    if start.rows is None or _looks_like_text(binary, start.offset):
-        dtype = "decimal"
-        index = _index_of_text(binary, start)
-        read_rows = partial(_read_decimal_rows, binary, index, start.line_number)
-    else:
-        dtype = "float32"
-        index = _index_of_binary(binary, start.offset, start.rows, start.dim)
-        read_rows = partial(_read_binary_rows, binary, index)
-
+    index = _index_of(binary, start)
+    read_rows = partial(_read_rows, binary, index, start.line_number)
     layer = partial(computed_layer, computed_rows=read_rows)
     name = binary.path.stem
     shape = (len(index.words), index.dim)
     size = binary.size - start.offset
-    tensor = Tensor(name, shape, dtype, size, binary, start.offset, matrix=layer)
+    tensor = Tensor(name, shape, "decimal", size, binary, start.offset, matrix=layer)
     words = OwnWords(binary.path, index.words)
     tensors = {name: tensor}
     return Tensors(binary, "word vectors", tensors, own_words=lambda: words, is_array=False)
@@ -88,7 +81,7 @@ def sized_start(binary: Binary) -> Start | None:
     if sizes is None:
         return None
     start = Start(sizes.end(), 2, int(sizes[2]), int(sizes[1]))
-    if binary.path.suffix != ".vec" and _looks_like_text(binary, start.offset):
+    if binary.path.suffix != ".vec":
         _, *below = first_lines(binary)
         # Two columns of numbers can begin like V and a D of 1.
         if start.dim < 2 or _usual_count(below) != start.dim:
@@ -125,24 +118,7 @@ def is_number(field: str | bytes) -> bool:
     return True
 
 
-def _looks_like_text(binary: Binary, start: int) -> bool:
-    """Return whether the bytes from an offset on are lines of text.
-
-    Binary numbers nearly always have a byte that text never has. A word can have any byte.
-    """
-    sample = binary.read(start, 1 << 12)
-    word_before_numbers = rb"(?mi)^.*?[^ \t](?=[ \t]+[-+.0-9einfa \t]+\r?$)"
-    without_words, words = re.subn(word_before_numbers, b"", sample)
-    if words:
-        # The last line may be cut off within its word.
-        without_words = without_words[: without_words.rfind(b"\n") + 1]
-    return is_text(without_words)
-
-
-# --- text ---------------------------------------------------------------------------------------
-
-
-def _index_of_text(binary: Binary, start: Start) -> _Index:
+def _index_of(binary: Binary, start: Start) -> _Index:
     """Index lines of a word and its numbers."""
     dim = start.dim
     words: list[bytes] = []
@@ -208,7 +184,7 @@ def _count_error(binary: Binary, line_number: int, numbers: int, dim: int) -> In
     )
 
 
-def _read_decimal_rows(
+def _read_rows(
     binary: Binary, index: _Index, first_line_number: int, ids: np.ndarray
 ) -> np.ndarray:
     rows = np.empty((len(ids), index.dim), np.float32)
@@ -228,49 +204,4 @@ def _read_decimal_rows(
                 raise binary.file_error(
                     f"{line} has a field that is not a number ({error})"
                 ) from None
-    return rows
-
-
-# --- binary -------------------------------------------------------------------------------------
-
-
-def _index_of_binary(binary: Binary, start: int, count: int, dim: int) -> _Index:
-    """Index V rows of a word, a space and D float32 numbers; a newline may follow each row."""
-    length = 4 * dim  # bytes of the numbers of a row
-    if dim < 1 or not 0 < count <= (binary.size - start) // (length + 1):
-        raise binary.file_error(
-            f"its first line promises {counted(count, 'row')} of {counted(dim, 'number')}; "
-            f"{binary.size - start:,} bytes follow"
-        )
-
-    words = []
-    starts = np.empty(count, np.int64)
-    window = b""
-    window_start = start
-    row_start = start
-    for row in range(count):
-        space = window.find(b" ", row_start - window_start)
-        if space < 0:
-            window = binary.read(row_start, LONGEST_LINE)
-            window_start = row_start
-            space = window.find(b" ")
-        words.append(window[row_start - window_start : space].lstrip(b"\n"))
-        numbers_start = window_start + space + 1
-        starts[row] = numbers_start
-        row_start = numbers_start + length
-        if space < 0 or row_start > binary.size:
-            raise binary.file_error(f"it ends within row {row:,} of {count:,}")
-
-    if binary.read(row_start, 2) not in (b"", b"\n"):
-        raise binary.file_error(
-            f"{binary.size - row_start:,} bytes follow the {count:,} rows "
-            "that its first line promises"
-        )
-    return _Index(dim, words, starts, starts + length)
-
-
-def _read_binary_rows(binary: Binary, index: _Index, ids: np.ndarray) -> np.ndarray:
-    rows = np.empty((len(ids), index.dim), "<f4")
-    lengths = [4 * index.dim] * len(ids)
-    binary.gather(rows, index.starts[ids].tolist(), lengths)
     return rows
