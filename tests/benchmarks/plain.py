@@ -104,13 +104,33 @@ def batches(source, target):
     np.save(target, torch.cat(rows).numpy())
 
 
-def read(*paths):
-    """Read files."""
-    buffer = bytearray(1 << 20)
-    for path in paths:
-        with open(path, "rb", buffering=0) as file:
-            while file.readinto(buffer):
-                pass
+def neighbors(path, metric):
+    """Print the rows nearest to row 5."""
+    import torch
+    from safetensors.torch import load_file
+
+    [stored] = load_file(path).values()
+    rows = stored.float()
+    query = rows[5]
+    if metric == "cosine":
+        scores = torch.nn.functional.cosine_similarity(rows, query, dim=1)
+    elif metric == "dot":
+        scores = rows @ query
+    else:
+        scores = -torch.linalg.vector_norm(rows - query, dim=1)
+    print(scores.topk(11))
+
+
+def diff(base, tuned):
+    """Print which rows differ, and the cosine of each with the one before."""
+    import torch
+    from safetensors.torch import load_file
+
+    [before] = load_file(base).values()
+    [after] = load_file(tuned).values()
+    changed = (before != after).any(dim=1).nonzero().flatten()
+    cosine = torch.nn.functional.cosine_similarity
+    print(changed, cosine(before[changed].float(), after[changed].float()))
 
 
 def help():
