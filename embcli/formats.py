@@ -116,7 +116,7 @@ ROWS = (
     ),
     Format("ids", ("tokens",)),
 )
-FORMATS: dict[str, Format] = {row.name: row for row in ROWS}
+FORMATS = {row.name: row for row in ROWS}
 ALIASES: dict[str, FormatName] = {"md": "markdown", "jsonl": "ndjson", "txt": "table"}
 # A suffix is a dot and the name of a format, or another word for it.
 SUFFIXES: dict[str, FormatName] = {f".{row.name}": row.name for row in ROWS}

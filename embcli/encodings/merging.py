@@ -137,7 +137,7 @@ def unmade(words: Iterable[str], merges: Iterable[Sequence[str]]) -> list[str]:
 # GPT-2 spells each byte as a character: the printable ones of Latin-1 as they are, these others as
 # U+0100 and on, in order.
 _OTHERS = [*range(0x21), *range(0x7F, 0xA1), 0xAD]
-_BYTE_OF_CHARACTER = {0x100 + place: byte for place, byte in enumerate(_OTHERS)}
+_BYTE_OF_CHARACTER = dict(enumerate(_OTHERS, 0x100))
 # The other characters of Latin-1 spell no byte: they become one that Latin-1 cannot encode.
 _BYTE_OF_CHARACTER |= dict.fromkeys(_OTHERS, 0x100)
 

@@ -191,6 +191,9 @@ def _unpickled(data: bytes) -> Any:
         raise Malformed(f"its pickle is damaged ({error!r})") from None
 
 
+_KEY_TYPES = (str, int, float, bool, type(None))
+
+
 class _Checked(dict[Any, Any]):
     """A dictionary of a pickle, whose keys are checked when they are set.
 
@@ -198,7 +201,7 @@ class _Checked(dict[Any, Any]):
     """
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        is_plain = type(key) in (str, int, float, bool, type(None))
+        is_plain = type(key) in _KEY_TYPES
         is_long = type(key) is int and abs(key) >= 1 << 64
         if not is_plain or is_long:
             raise Malformed("its pickle has a key that is neither text nor a number of 64 bits")

@@ -35,10 +35,13 @@ def is_tokenizer(name: str) -> bool:
     path = Path(name)
     # Path.is_dir raises an error if the name is too long.
     if os.path.isdir(name):  # noqa: PTH112
-        has_weights = any(any(path.glob(pattern)) for pattern in WEIGHTS)
-        return not has_weights and any(any(path.glob(pattern)) for pattern in TOKENIZERS)
+        return _has_files(path, TOKENIZERS) and not _has_files(path, WEIGHTS)
     is_file = os.path.isfile(name)  # noqa: PTH113
     return is_file and any(path.match(pattern) for pattern in TOKENIZERS)
+
+
+def _has_files(folder: Path, patterns: Iterable[str]) -> bool:
+    return any(any(folder.glob(pattern)) for pattern in patterns)
 
 
 # The name of one of the files of a sharded model, which an index lists.
