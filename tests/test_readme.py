@@ -22,6 +22,7 @@ from embcli.cli.app import COMMANDS
 from embcli.explore.app import Explorer
 from embcli.explore.explored import ExploredMatrix
 from embcli.names import Extra
+from tests.benchmarks import __main__ as benchmarks
 from tests.explored import settle
 from tests.runners import InProcess
 from tests.transcripts import printed
@@ -184,6 +185,13 @@ def test_a_row_of_what_to_touch_names_places_and_what_stands_there(row):
         files = path.rglob("*.*") if place.endswith("/") else [path]
         text += "".join(file.read_text() for file in files if file.suffix != ".pyc")
     assert [name for name in names if name not in places and name not in text] == []
+
+
+def test_the_readme_promises_the_ratios_that_benchmarks_hold(tmp_path):
+    bounds = {case.name: case.bound for case in benchmarks.cases(tmp_path)}
+    promised = re.findall(r"^\| `.* \| ([0-9.]+) \|$", TEXT, re.MULTILINE)
+    names = ("lookup, kept", "lookup 200,019 x 4,096", "100 GB against 2 MB")
+    assert [*map(float, promised)] == [bounds[name] for name in names]
 
 
 def test_the_readme_is_short():
