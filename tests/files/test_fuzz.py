@@ -5,7 +5,16 @@
 
 from __future__ import annotations
 
-from tests.fuzz import fuzz
+import re
+
+from embcli.files import _FORMATS
+from tests.fuzz import fuzz, seeds
+
+
+def test_each_format_has_a_file_that_is_damaged():
+    starts = [seed.whole(seed.part)[: 1 << 16] for seed in seeds()]
+    for form in _FORMATS:
+        assert any(re.match(form.start, start, re.DOTALL) for start in starts), form.name
 
 
 def test_damaged_files_end_in_rows_or_in_a_sentence(tmp_path, capfd):
