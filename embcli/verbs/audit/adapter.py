@@ -39,7 +39,8 @@ def check_adapter(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 def found_in_adapter(tensors: Tensors, files: ModelFiles) -> Found:
     """Check that an adapter has what adapter_config.json states, and fits its base model."""
     settings = sibling_json(tensors.path, "adapter_config.json")
-    for module in settings.get("modules_to_save") or ():
+    whole = settings.get("modules_to_save")
+    for module in whole if isinstance(whole, list) else ():
         if module in _OF_TOKENS and not any(f".{module}." in name for name in tensors):
             text = f"adapter_config.json has {module} in modules_to_save, and no tensor is of it"
             yield Finding("finding", "load", 1, text)
@@ -48,14 +49,14 @@ def found_in_adapter(tensors: Tensors, files: ModelFiles) -> Found:
     name = str(settings.get("base_model_name_or_path"))
     try:
         base = Checkpoint(str(located(name)))
-        for tensor in base.tensors.values():
+        for tensor in [*base.tensors.values()]:
             sizes["".join(_IN_LAYER.findall(tensor.name))].update(tensor.shape)
         if not files.rows and not settings.get("trainable_token_indices"):
             yield from check_sizes(ModelFiles(base.roles.token.shape[0], files.encoding))
         if "quantization_config" in base.config:
             sizes.clear()
     except InputError:
-        yield not_checked(f"the base model {in_data(name)} is not on this disk")
+        yield not_checked(f"the base model {in_data(name)} is not on this disk, or not whole")
     if settings.get("peft_type") != "LORA" or any(map(settings.get, _OTHERS)):
         yield not_checked("the shapes of this kind of adapter")
     else:
@@ -69,7 +70,9 @@ def _check_matrices(tensors: Tensors, settings: JsonObject, sizes: _Sizes) -> Fo
     """
     targets = settings.get("target_modules")
     ends = tuple(f".{target}" for target in targets) if isinstance(targets, list) else ""
-    ranks = [settings.get("r"), *(settings.get("rank_pattern") or {}).values()]
+    ranks = [settings.get("r")]
+    if isinstance(settings.get("rank_pattern"), dict):
+        ranks += settings["rank_pattern"].values()
     faulty = defaultdict(list)
     for name, tensor in tensors.items():
         module, lora, matrix = name.partition(".lora_")
