@@ -21,10 +21,12 @@ _in_a_folder_of_its_own = transcripts.in_a_folder_of_its_own
 
 def save_adapter(tensors: dict[str, np.ndarray], settings: dict[str, object]) -> None:
     """Write an adapter of one module, by the ends of names, and a base model with 6 tokens."""
-    base = {"layers.0.q_proj.weight": normal(8, 4), "embed_tokens.weight": normal(6, 4)}
+    shapes = {"layers.0.q_proj": (8, 4), "layers.0.qkv": (5, 5), "embed_tokens": (6, 4)}
+    base = {f"{name}.weight": normal(*shape) for name, shape in shapes.items()}
     Path("base").mkdir()
     save_file(base, "base/model.safetensors")
-    save_words("m/tokenizer.json", "abcdef")
+    Path("base/config.json").write_text(json.dumps(settings))
+    save_words("m/tokenizer.json", "abcdefg" if "trainable_token_indices" in settings else "abcdef")
     module = "base_model.model.model.layers.0.q_proj"
     named = {f"{module}.{name}": matrix for name, matrix in tensors.items()}
     save_file(named, "m/adapter_model.safetensors")
