@@ -531,6 +531,7 @@ def audit(
     # every finding, as a table for a spreadsheet
     embcli audit model.safetensors -f csv -o audit.csv
     """
+    from embcli.files.roles import AdapterError
     from embcli.verbs import audit as verb
 
     if named is None and model.is_empty:
@@ -538,7 +539,13 @@ def audit(
             "audit needs a model, such as embcli audit model.safetensors; "
             "--vocab, --dim or --seed audit a seeded layer"
         )
-    return verb.audit(model.opened(named), layer=layer, fail_on=fail_on, top=top)
+    try:
+        opened = model.opened(named)
+    except AdapterError:
+        if layer or model.encoding:
+            raise
+        return verb.audit_adapter(str(named or model.path), fail_on)
+    return verb.audit(opened, layer=layer, fail_on=fail_on, top=top)
 
 
 @command("Matrices and models", view=BARE)

@@ -33,6 +33,10 @@ COMPARED = 1 << 26  # the most bytes of two matrices that are compared
 _COMPARED_REMOTE = 8  # the most rows over the network, where each is a request
 
 
+class AdapterError(InputError):
+    """A file beside an adapter_config.json has the tensors of an adapter, and no token matrix."""
+
+
 class Roles:
     """The tensors of a model by their roles, and the settings of the part that reads tokens.
 
@@ -159,13 +163,17 @@ class Roles:
         if named:
             return self._read_by_encoder(self._one_of_equal("token", named))
 
-        if self.adapter:
-            stated = sibling_json(tensors.path, "adapter_config.json")
+        stated = sibling_json(tensors.path, "adapter_config.json")
+        if self.adapter or "peft_type" in stated:
             base = stated.get("base_model_name_or_path", "the one that it was trained on")
-            raise tensors.file_error(
-                f"{self.adapter}, and no tensor has the name of a token matrix",
+            adapter = self.adapter or "it is an adapter"
+            error = tensors.file_error(
+                f"{adapter}, and no tensor has the name of a token matrix",
                 f"Name its base model ({base!s:.80}), or the two merged: merge_and_unload of PEFT",
             )
+            if not stated:
+                raise error
+            raise AdapterError(error.message, error.hint)
         for empty in self._named("token", lambda tensor: 0 in tensor.shape):
             raise tensors.file_error(
                 f"{empty} is empty",

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import get_args
 
-from embcli.errors import check_choice, whole_number
+from embcli.encodings import tokenizer_beside
+from embcli.errors import Notes, check_choice, whole_number
+from embcli.files import open_named
 from embcli.layer import Origin, shape_of
 from embcli.names import FAULTS, SHOWN_ROWS, Fault, FaultGroup, Strings, TokenLayer
 from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import Document, Records, listed, run_of
 from embcli.result import Result
+from embcli.verbs.audit.adapter import found_in_adapter
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
 from embcli.verbs.audit.finding import (
@@ -47,7 +51,8 @@ class Audit(Result, verb="audit"):
     model can confirm one.
     """
 
-    # The token matrix, and the output head if it has rows of its own; or the only one chosen.
+    # The token matrix, and the output head if it has rows of its own; or the only one chosen. An
+    # adapter can have none.
     matrices: tuple[MatrixAudit, ...]
     files: ModelFiles
     origin: Origin
@@ -216,7 +221,7 @@ def audit(
     findings += loading.findings(files, is_copy)
     with notes.slow("reading other tensors"):
         findings += check_other_tensors(files, layers.origin, loading.facts)
-    findings.sort(key=lambda finding: get_args(Level).index(finding.level))
+    findings.sort(key=attrgetter("level"))
     return Audit(
         matrices=tuple(matrices),
         files=files,
@@ -228,3 +233,23 @@ def audit(
         top=top,
         notes=notes,
     )
+
+
+def audit_adapter(path: str, fail_on: Iterable[str] | None = None) -> Audit:
+    """Return what is wrong with an adapter of PEFT whose file has no token matrix.
+
+    `path` and `fail_on` are as in `open` and `audit`. Raises InputError for a damaged file.
+    """
+    notes = Notes()
+    tensors = open_named(path, notes)
+    files = ModelFiles(0, tokenizer_beside(tensors.binary, None, notes), tensors=tensors)
+    origin = Origin(path=path, unopened=frozenset(tensors), is_remote=tensors.binary.is_remote)
+    loading = Loading(not_asked="the file is an adapter")
+    findings = [
+        *check_other_tensors(files, origin, None),
+        *found_in_adapter(tensors, files),
+        *loading.findings(files, False),
+    ]
+    findings.sort(key=attrgetter("level"))
+    failing = checked_kinds(fail_on)
+    return Audit((), files, origin, loading, False, tuple(findings), failing, notes=notes)

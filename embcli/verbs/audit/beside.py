@@ -26,8 +26,6 @@ _VOCABULARIES = (
     *("tokenizer.model", "vocab.txt", "vocab.json"),
     *("added_tokens.json", "tokenizer_config.json"),
 )
-# What PEFT saves of a token matrix or an output head, if modules_to_save names it.
-_OF_TOKENS = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out")
 
 
 def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -39,19 +37,6 @@ def check_weights(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     others = sorted(found - {Path(name).name for name in tensors.files})
     text = f"{tensors.path.name} is read; other weights beside it:"
     yield from of_names("remark", "fit", others, text)
-
-
-def check_adapter(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check that an adapter of PEFT has the matrices of tokens that it was to save whole."""
-    path = checkpoint.tensors.path
-    if not checkpoint.roles.adapter or checkpoint.tensors.binary.is_remote:
-        return
-    whole = sibling_json(path, "adapter_config.json").get("modules_to_save")
-    for module in _OF_TOKENS:
-        has_tensor = any(f".{module}." in name for name in checkpoint.tensors)
-        if isinstance(whole, list) and module in whole and not has_tensor:
-            text = f"adapter_config.json has {module} in modules_to_save, and no tensor is of it"
-            yield Finding("finding", "load", 1, text)
 
 
 def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Found:

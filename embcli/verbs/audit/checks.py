@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from embcli.files.checkpoint import Checkpoint
-from embcli.verbs.audit import beside, fit, gguf, load, rows, template, trained
+from embcli.verbs.audit import adapter, beside, fit, gguf, load, rows, template, trained
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Found
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -18,7 +18,7 @@ from embcli.verbs.audit.matrix import MatrixAudit
 _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     load.check_index,
     beside.check_weights,
-    beside.check_adapter,
+    adapter.check_adapter,
     beside.check_vocabularies,
     fit.check_positions,
     fit.check_tokenizer,

@@ -14,6 +14,7 @@ from embcli.encodings import Encoding
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint, Head
 from embcli.files.special_ids import SpecialId, special_ids
+from embcli.files.tensors import Tensors
 from embcli.layer import Source, shape_of
 
 # The norm from which on a row overflows: its square in float32, and the norm itself in float16.
@@ -32,6 +33,7 @@ class ModelFiles:
     encoding: Encoding | None
     checkpoint: Checkpoint | None = None  # None if there are no other files than one matrix
     special_ids: tuple[SpecialId, ...] = ()
+    tensors: Tensors | None = None  # those of the checkpoint, or of an adapter
 
     @property
     def tokens(self) -> int | None:
@@ -121,4 +123,4 @@ def files_of(source: Source) -> ModelFiles:
     if not isinstance(source, Checkpoint) or source.roles.is_custom_tensor:
         return ModelFiles(rows, source.encoding)
     source.check_config()
-    return ModelFiles(rows, source.encoding, source, special_ids(source))
+    return ModelFiles(rows, source.encoding, source, special_ids(source), source.tensors)

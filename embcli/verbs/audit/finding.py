@@ -16,7 +16,7 @@ from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, Token
 from embcli.records import Document
 from embcli.wording import counted, first_of, in_data
 
-Level = Literal["alarm", "finding", "remark"]  # the worst first
+Level = Literal["alarm", "finding", "remark"]  # the worst first, as the alphabet has it
 Verdict = Literal["Sound", "No fault found", "Not sound", "Broken"]
 # By the level of a finding, the groups that give status 1 for it, whatever its kind.
 _GROUPS: dict[Level, tuple[FaultGroup, ...]] = {

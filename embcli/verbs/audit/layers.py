@@ -20,7 +20,7 @@ _TIMES = 100
 _MOST_TIMES = 1000  # as a drawn one, for all layers
 _TIMES_IN_KIND = 15  # as most of its kind, if there are three
 # What is in the names of weights that are added to numbers, and can have any size.
-_ADDED = re.compile("bias|emb|pos")
+_ADDED = re.compile("bias|emb|pos|lora_")
 
 
 class Numbers(NamedTuple):

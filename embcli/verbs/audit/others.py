@@ -33,9 +33,9 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     names = sorted({*origin.unopened, *files.input_tensors})
     numbers = {}
     with_zeros = []
-    local = None if origin.is_remote else files.checkpoint
+    local = None if origin.is_remote else files.tensors
     if local:
-        for name, values in _arrays(local.tensors, names, files.input_tensors):
+        for name, values in _arrays(local, names, files.input_tensors):
             numbers[name] = Numbers.of(values)
             if not _MAY_BE_ZERO.search(name) and _has_many_zeros(values):
                 with_zeros.append(name)
@@ -47,7 +47,7 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     yield from of_tensors(
         "alarm", "non-finite", non_finite, "with NaN, infinite or overflowing values"
     )
-    faulty = faults_of_packed(local, largest) if local else {}
+    faulty = faults_of_packed(files.checkpoint, largest) if local and files.checkpoint else {}
     for problem, unscaled in faulty.items():
         yield from of_tensors("alarm", "load", unscaled, problem, noun="quantised weight")
     zero = sorted({*_zero_weights(largest, facts)}.difference(*faulty.values()))
@@ -59,7 +59,7 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
         "zero in a block of rows or columns, or outside of a diagonal",
     )
     if local:
-        yield from check_layers(local.tensors, numbers, files.deviation)
+        yield from check_layers(local, numbers, files.deviation)
     if len(largest) < len(names):
         yield not_checked(counted(len(names) - len(largest), "other tensor"))
 

@@ -42,12 +42,15 @@ class Fact(NamedTuple):
 
 
 def page(audit: Audit, console: Console, options: ConsoleOptions) -> RenderResult:
-    main = audit.main
-    rows, columns = main.shape
-    sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
-    origin = origin_in_words(audit.origin, main.name)
-    article = "an" if main.name == "head" else "a"
-    yield title(f"Audit of {article} {main.in_words}, {sizes}: {origin}, {main.dtype}")
+    if audit.matrices:
+        main = audit.main
+        rows, columns = main.shape
+        sizes = f"V = {counted(rows, 'row')}, D = {counted(columns, 'column')}"
+        origin = origin_in_words(audit.origin, main.name)
+        article = "an" if main.name == "head" else "a"
+        yield title(f"Audit of {article} {main.in_words}, {sizes}: {origin}, {main.dtype}")
+    else:
+        yield title(f"Audit of an adapter: {audit.origin.name}")
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -55,26 +58,28 @@ def page(audit: Audit, console: Console, options: ConsoleOptions) -> RenderResul
         table.add_row(f"{fact.name:12}", safe_text(fact.text, "bad" if fact.is_bad else ""))
     yield table
 
-    matrix = audit.listed
-    candidates = Excerpt.first(audit.top, len(matrix.candidates))
-    if candidates.total:
-        ids = matrix.candidates[candidates.places]
-        labels = id_labels(ids, audit.files.encoding)
-        for name, values in matrix.values.items():
-            cells = written(values[ids], audit.style.precision)
-            labels.append(Label(name.replace("_", " "), cells))
-        yield ruled(labels)
-    yield from left_out(omission(candidates, "candidate", first=1), parameters=("top",))
+    if audit.matrices:
+        matrix = audit.listed
+        candidates = Excerpt.first(audit.top, len(matrix.candidates))
+        if candidates.total:
+            ids = matrix.candidates[candidates.places]
+            labels = id_labels(ids, audit.files.encoding)
+            for name, values in matrix.values.items():
+                cells = written(values[ids], audit.style.precision)
+                labels.append(Label(name.replace("_", " "), cells))
+            yield ruled(labels)
+        yield from left_out(omission(candidates, "candidate", first=1), parameters=("top",))
     yield from origin_lines(audit.origin)
     yield _verdict(audit)
 
 
 def _facts(audit: Audit) -> Iterator[Fact]:
-    yield _rows_fact(audit)
-    yield _unused_fact(audit)
-    yield _norms_fact(audit, audit.main)
-    yield from _head_facts(audit)
-    yield _candidates_fact(audit)
+    if audit.matrices:
+        yield _rows_fact(audit)
+        yield _unused_fact(audit)
+        yield _norms_fact(audit, audit.main)
+        yield from _head_facts(audit)
+        yield _candidates_fact(audit)
     for finding in audit.findings:
         if finding.kind in ("padding", "candidates", "not-asked", "not-checked"):
             continue  # Other lines say that.
@@ -181,9 +186,10 @@ def _verdict(audit: Audit) -> Answer:
     if audit.head_is_copy:
         names.append("the output head")
     start = "Sound:" if verdict == "Sound" else f"{verdict} in"
-    text = (
-        f"{start} the rows of {' and of '.join(names)}{audit.files.checked}{audit.loading.in_words}"
-    )
+    checked = "the tensors of the adapter"
+    if names:
+        checked = f"the rows of {' and of '.join(names)}{audit.files.checked}"
+    text = f"{start} {checked}{audit.loading.in_words}"
     parameters: Strings = ()
     if audit.not_checked:
         text += f"; not checked: {'; '.join(audit.not_checked)}"

@@ -1,0 +1,91 @@
+"""Whether an adapter of PEFT fits its adapter_config.json, and its base model.
+
+Only names and shapes are read of a base model, if it is on this disk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from embcli.binary import JsonObject
+from embcli.encodings.encoding import sibling_json
+from embcli.errors import InputError
+from embcli.files.checkpoint import Checkpoint
+from embcli.files.tensors import Tensors
+from embcli.hub.local import located
+from embcli.verbs.audit.files import ModelFiles
+from embcli.verbs.audit.finding import Finding, Found, not_checked, of_tensors
+from embcli.verbs.audit.fit import check_sizes
+from embcli.wording import in_data
+
+# What PEFT saves of a token matrix or an output head, if modules_to_save names it.
+_OF_TOKENS = ("embed_tokens", "lm_head", "wte", "word_embeddings", "embed_in", "embed_out")
+# A module's name from its layers on, which files and classes share.
+_IN_LAYER = re.compile(r"\w+\.\d+\.[\w.]+?(?=\.lora_|\.\w+$)")
+# Settings by which matrices have other shapes, or the model other layers.
+_OTHERS = ("use_qalora", "use_bdlora", "layer_replication", "target_parameters")
+
+_Sizes = dict[str, set[int]]  # the sizes of a base model's tensors, by module
+
+
+def check_adapter(checkpoint: Checkpoint, files: ModelFiles) -> Found:
+    """Check the adapter in a file that has rows of tokens as well."""
+    tensors = checkpoint.tensors
+    if checkpoint.roles.adapter and not tensors.binary.is_remote:
+        yield from found_in_adapter(tensors, files)
+
+
+def found_in_adapter(tensors: Tensors, files: ModelFiles) -> Found:
+    """Check that an adapter has what adapter_config.json states, and fits its base model."""
+    settings = sibling_json(tensors.path, "adapter_config.json")
+    whole = settings.get("modules_to_save")
+    for module in whole if isinstance(whole, list) else ():
+        if module in _OF_TOKENS and not any(f".{module}." in name for name in tensors):
+            text = f"adapter_config.json has {module} in modules_to_save, and no tensor is of it"
+            yield Finding("finding", "load", 1, text)
+
+    sizes: _Sizes = defaultdict(set)
+    name = str(settings.get("base_model_name_or_path"))
+    try:
+        base = Checkpoint(str(located(name)))
+        for tensor in [*base.tensors.values()]:
+            sizes["".join(_IN_LAYER.findall(tensor.name))].update(tensor.shape)
+        if not files.rows and not settings.get("trainable_token_indices"):
+            yield from check_sizes(ModelFiles(base.roles.token.shape[0], files.encoding))
+        if "quantization_config" in base.config:
+            sizes.clear()
+    except InputError:
+        yield not_checked(f"the base model {in_data(name)} is not on this disk, or not whole")
+    if settings.get("peft_type") != "LORA" or any(map(settings.get, _OTHERS)):
+        yield not_checked("the shapes of this kind of adapter")
+    else:
+        yield from _check_matrices(tensors, settings, sizes)
+
+
+def _check_matrices(tensors: Tensors, settings: JsonObject, sizes: _Sizes) -> Found:
+    """Check that PEFT loads the matrices lora_A, (r, inputs), and lora_B, (outputs, r).
+
+    Those of several experts can be one matrix. Sizes are empty if the base model is unknown.
+    """
+    targets = settings.get("target_modules")
+    ends = tuple(f".{target}" for target in targets) if isinstance(targets, list) else ""
+    ranks = [settings.get("r")]
+    if isinstance(settings.get("rank_pattern"), dict):
+        ranks += settings["rank_pattern"].values()
+    faulty = defaultdict(list)
+    for name, tensor in tensors.items():
+        module, lora, matrix = name.partition(".lora_")
+        if not lora or not tensor.is_matrix or re.search("experts|magnitude", name):
+            continue
+        rank, size = tensor.shape[::-1] if "B" in matrix else tensor.shape
+        if name.replace("_A", "_B") not in tensors:
+            faulty["without a lora_B"].append(name)
+        elif rank not in ranks:
+            faulty["of another rank than adapter_config.json states"].append(name)
+        elif not f".{module}".endswith(ends):
+            faulty["of modules that target_modules does not name"].append(name)
+        elif sizes and size not in sizes["".join(_IN_LAYER.findall(name))]:
+            faulty["not fitting the base model's weights"].append(name)
+    for problem, names in faulty.items():
+        yield from of_tensors("alarm", "load", names, problem, "tensor")
