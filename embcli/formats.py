@@ -119,7 +119,7 @@ ROWS = (
 FORMATS = {row.name: row for row in ROWS}
 ALIASES: dict[str, FormatName] = {"md": "markdown", "jsonl": "ndjson", "txt": "table"}
 # A suffix is a dot and the name of a format, or another word for it.
-SUFFIXES: dict[str, FormatName] = {f".{row.name}": row.name for row in ROWS}
+SUFFIXES = {f".{row.name}": row.name for row in ROWS}
 SUFFIXES |= {f".{alias}": name for alias, name in ALIASES.items()}
 VIEWS: FormatNames = get_args(PageFormat)
 PICTURES: tuple[PictureFormat, ...] = get_args(PictureFormat)

@@ -240,7 +240,7 @@ def _parquet(reader: _Reader, file: BinaryIO) -> None:
 
     reader = reader.of_cells()
     records = reader.records
-    types: dict[Any, Any] = {
+    types = {
         str: "string",
         float: "float64",
         bool: "bool",

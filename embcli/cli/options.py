@@ -33,7 +33,7 @@ _FACTS = vars(names) | {
     "FORMATS": or_list(tuple(FORMATS)),
     "MADE_FROM_TEXT": or_list(tuple(names.MADE_FROM_TEXT.values())),
 }
-_SHOWN_IN: dict[str, Strings] = {
+_SHOWN_IN = {
     "all formats": tuple(FORMATS),
     "pages": VIEWS,
     "colours": ("table", *PICTURES),

@@ -204,7 +204,7 @@ def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets
     In the place of an answer there is room to write it by hand.
     """
     sheets: list[_Sheet] = [[title(tour.title), RuledLine("Name:"), RuledLine("Date:")]]
-    answers: list[_Sheet] = []
+    answers = []
     for step in steps:
         above = pages.asked(step)
         if not step.question:

@@ -108,7 +108,7 @@ class HuggingFaceEncoding(Encoding):
     def special_ids(self) -> dict[str, int]:  # type: ignore[override]
         if self._asked is not None:
             return self._asked.special_ids
-        found: dict[str, int] = {}
+        found = {}
         for role, name in named_specials(self.path):
             token_id = self.tokenizer.token_to_id(name)
             if role and token_id is not None:

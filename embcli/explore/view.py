@@ -18,7 +18,6 @@ from rich.style import Style
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
@@ -39,7 +38,7 @@ CURSOR = Style(bold=True, reverse=True)
 
 # The keys that move the cursor of a list, with those of less and vi beside textual's. The line of
 # keys shows those that have a description.
-MOVES: list[BindingType] = [
+MOVES = [
     ("down,j", "cursor_down"),
     ("up,k", "cursor_up"),
     ("pagedown,ctrl+f", "page_down"),

@@ -19,7 +19,6 @@ from embcli.recipe import (
     AddType,
     Norm,
     Project,
-    RecipeStep,
     Scale,
     SinusoidFormula,
     Steps,
@@ -45,7 +44,7 @@ class Family(NamedTuple):
     unknown: str = ""  # why no steps lead to the input of the first block
 
 
-_STEPS: dict[str, type[RecipeStep]] = {
+_STEPS = {
     "scale": Scale,
     "position": AddPosition,
     "type": AddType,

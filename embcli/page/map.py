@@ -115,7 +115,7 @@ class Map(Composite):
         """Return the labels of the round in which most have room; queries are first in each."""
         order = list(range(len(places)))
         best: dict[int, _Label] = {}
-        found: dict[int, _Label] = {}
+        found = {}
         for _ in range(_ROUNDS):
             order.sort(key=lambda number: (not self.labels[number].style, number in found))
             found = self._texts(places, area, order, (0.6, 0.35), _PLACES)

@@ -75,7 +75,7 @@ class Audit(Result, verb="audit"):
     @cached_property
     def faults(self) -> dict[str, int]:
         """The number of rows, columns or IDs of each kind, whatever the level."""
-        counts: dict[str, int] = dict.fromkeys(FAULTS, 0)
+        counts = dict.fromkeys(FAULTS, 0)
         for finding in self.findings:
             counts[finding.kind] += finding.rows
         return counts

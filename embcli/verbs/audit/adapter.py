@@ -64,28 +64,21 @@ def found_in_adapter(tensors: Tensors, files: ModelFiles) -> Found:
 
 
 def _check_matrices(tensors: Tensors, settings: JsonObject, sizes: _Sizes) -> Found:
-    """Check that PEFT loads the matrices lora_A, (r, inputs), and lora_B, (outputs, r).
+    """Check the sizes of the matrices lora_A, (r, inputs), and lora_B, (outputs, r).
 
     Those of several experts can be one matrix. Sizes are empty if the base model is unknown.
     """
-    targets = settings.get("target_modules")
-    ends = tuple(f".{target}" for target in targets) if isinstance(targets, list) else ""
     ranks = [settings.get("r")]
     if isinstance(settings.get("rank_pattern"), dict):
         ranks += settings["rank_pattern"].values()
-    faulty = defaultdict(list)
+    misfits = []
     for name, tensor in tensors.items():
-        module, lora, matrix = name.partition(".lora_")
+        _, lora, matrix = name.partition(".lora_")
         if not lora or not tensor.is_matrix or re.search("experts|magnitude", name):
             continue
         rank, size = tensor.shape[::-1] if "B" in matrix else tensor.shape
-        if name.replace("_A", "_B") not in tensors:
-            faulty["without a lora_B"].append(name)
-        elif rank not in ranks:
-            faulty["of another rank than adapter_config.json states"].append(name)
-        elif not f".{module}".endswith(ends):
-            faulty["of modules that target_modules does not name"].append(name)
-        elif sizes and size not in sizes["".join(_IN_LAYER.findall(name))]:
-            faulty["not fitting the base model's weights"].append(name)
-    for problem, names in faulty.items():
-        yield from of_tensors("alarm", "load", names, problem, "tensor")
+        has_size = not sizes or size in sizes["".join(_IN_LAYER.findall(name))]
+        if rank not in ranks or not has_size:
+            misfits.append(name)
+    problem = "of another size than adapter_config.json or the base model states"
+    yield from of_tensors("alarm", "load", misfits, problem, "tensor")

@@ -6,16 +6,13 @@ A new check is a function, and a line in one of the two lists; a new kind of fin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from embcli.files.checkpoint import Checkpoint
 from embcli.verbs.audit import adapter, beside, fit, gguf, load, rows, template, trained
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Found
 from embcli.verbs.audit.matrix import MatrixAudit
 
 # Checks of what the files of a model say; no row of tokens is read for them.
-_OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
+_OF_FILES = (
     load.check_index,
     beside.check_weights,
     adapter.check_adapter,
@@ -34,7 +31,7 @@ _OF_FILES: tuple[Callable[[Checkpoint, ModelFiles], Found], ...] = (
     gguf.check_gguf,
 )
 # Checks of the rows of the token matrix, and of a head of its own; a matrix knows its files.
-_OF_MATRICES: tuple[Callable[[MatrixAudit], Found], ...] = (
+_OF_MATRICES = (
     rows.check_broken,
     rows.check_constant,
     rows.check_dtype,

@@ -18,7 +18,7 @@ from embcli.files.roles import equal_rows
 from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
-from embcli.verbs.audit.finding import Finding, Found, Level, not_checked
+from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, of_tensors
 from embcli.wording import counted, first_of, in_data
 
 # The files that transformers loads, and their formats.
@@ -129,15 +129,11 @@ def check_index(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
     counts = Counter(tensor.name for tensor in tensors.in_files())
     repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        text = f"{_listed(repeated)} in several files; transformers takes the last"
-        yield Finding("finding", "load", len(repeated), text)
+    problem = "in several files, of which transformers takes the last"
+    yield from of_tensors("finding", "load", repeated, problem, "tensor")
     unnamed = sorted(counts.keys() - tensors.keys())
-    if unnamed:
-        text = (
-            f"{tensors.path.name} does not name {_listed(unnamed)}; transformers reads whole files"
-        )
-        yield Finding("remark", "load", len(unnamed), text)
+    problem = f"not named by {tensors.path.name}; transformers reads whole files"
+    yield from of_tensors("remark", "load", unnamed, problem, "tensor")
 
 
 def _of_mismatched(facts: ModelFacts) -> Found:

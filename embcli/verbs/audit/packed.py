@@ -34,7 +34,7 @@ def faults_of_packed(checkpoint: Checkpoint, largest: Mapping[str, float]) -> di
     `largest` has the largest absolute values of tensors. Without a `quantization_config`, no scale
     is applied: then 8-bit floats that have none may be plain numbers.
     """
-    faulty: dict[str, list[str]] = defaultdict(list)
+    faulty = defaultdict(list)
     config = checkpoint.config
     settings = config.get("quantization_config") or config.get("quantization")
     for weights in _packed_weights(checkpoint.tensors).values() if config else ():
@@ -58,7 +58,7 @@ def _packed_weights(tensors: Tensors) -> dict[str, list[tuple[Tensor, _Parts]]]:
             named = _NAME.fullmatch(tensor.name)
             if named:
                 modules[named[1]][named[2]] = tensor
-    packed: dict[str, list[tuple[Tensor, _Parts]]] = defaultdict(list)
+    packed = defaultdict(list)
     for _, parts in sorted(modules.items()):
         for part in parts.keys() & _WEIGHTS:
             weight = parts[part]

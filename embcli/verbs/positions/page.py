@@ -61,7 +61,7 @@ def page(table: PositionTable, console: Console, options: ConsoleOptions) -> Ren
     if table.style.heat:
         lines = rows_that_fit(options, _LINES_OF_PICTURES // len(views), lines_elsewhere)
     most_rows = rows_that_fit(options, SHORT_LENGTH, lines_elsewhere + _LINES_AROUND)
-    blocks: list[Sequence[RenderableType]] = []
+    blocks = []
     for view in views:
         blocks.append(list(_drawn(table, view, most_rows, lines)))
     if beside:
