@@ -73,7 +73,7 @@ class MetricRow(NamedTuple):
     is_distance: bool = False  # whether the smallest scores are the nearest, not the largest
 
 
-METRICS: dict[Metric, MetricRow] = {
+METRICS = {
     "cosine": MetricRow("cosine"),
     "dot": MetricRow("dot product"),
     "l2": MetricRow("L2 distance", is_distance=True),
@@ -86,7 +86,7 @@ FAULTS: Strings = get_args(Fault)
 FAULT_GROUPS: Strings = get_args(FaultGroup)
 
 # How the encodings that are made from a text are spelled.
-MADE_FROM_TEXT: dict[MadeFromText, str] = {
+MADE_FROM_TEXT = {
     "words": "words:TEXTFILE",
     "words1": "words1:TEXTFILE",
     "bpe": "bpe:TEXTFILE:N",

@@ -198,7 +198,9 @@ def test_packed_weights_have_the_parts_of_others_and_a_scale_for_each_group(
         tensors[f"h.{layer}.up.qweight"] = np.full((4, 16), layer - 2, np.int32)
         tensors[f"h.{layer}.up.qzeros"] = np.zeros((2, 2), np.int32)
         tensors[f"h.{layer}.up.scales"] = np.ones((2, 16), np.float16)
+        tensors[f"h.{layer}.up.g_idx"] = np.arange(32, dtype=np.int32) // 16
     tensors["h.2.up.qweight"] += lost != "numbers"
+    tensors["h.2.up.g_idx"] += lost == "groups"
     tensors.pop(f"h.1.up.{lost}", None)
     save_file(tensors, "m/model.safetensors")
     write_json("config.json", **config(quantization_config=settings))
@@ -206,12 +208,25 @@ def test_packed_weights_have_the_parts_of_others_and_a_scale_for_each_group(
     assert [text.split(": h.")[0] for text in found] == ([problem] if problem else [])
 
 
+def test_a_weight_of_int8_has_a_scale_or_one_for_each_row():
+    found = []
+    for shape in ((16, 1), (1,), (8, 1)):
+        weight = np.full((16, 4), 3, np.int8)
+        tensors = {"up.weight": weight, "up.weight_scale": np.ones(shape, np.float32)}
+        save_file(tensors | {"wte.weight": vectors(1)}, "m/model.safetensors")
+        write_json("config.json", **config(quantization_config={"bits": 8}))
+        found += [each.text for each in audited().findings if each.kind == "load"]
+    assert found == ["1 quantised weight whose scales are not one for each row: up.weight"]
+
+
 def test_the_data_has_the_verdict_and_all_that_was_not_checked(in_process):
     tensors = {"model.embed_tokens.weight": vectors(1), "lm_head.weight": vectors(2)}
     save_file({**tensors, "other.weight": np.ones((8, 8), bool)}, "m/model.safetensors")
     totals = document_of(in_process, "audit", "m")["audit"]
-    assert totals["sound"] is True
-    assert totals["not_checked"] == ["1 other tensor"]
+    assert totals["verdict"] == "No fault found"  # transformers was not asked
+    assert totals["sound"] is False
+    assert document_of(in_process, "audit", "--vocab", "6", "--dim", "3")["audit"]["sound"] is True
+    assert totals["not_checked"] == ["1 other tensor, such as other.weight"]
 
     write_tensors(vectors(1), vectors(2, ROWS + 8))
     assert document_of(in_process, "audit", "m")["audit"]["sound"] is False

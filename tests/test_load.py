@@ -101,7 +101,7 @@ def test_a_sound_model_is_said_to_be_as_transformers_loads_it(asked, in_process)
     audit = audited(asked)
     assert audit.is_sound
     assert asked.folders == [str(Path("m").absolute())]
-    assert ", as transformers 5.23.0 loads it; not checked: " in last_line(in_process)
+    assert "; transformers 5.23.0 finds its weights by name and shape; not checked: " in last_line(in_process)
     totals = json.loads(in_process.ok("audit", "m", "-f", "json").text)["audit"]
     assert (totals["transformers"], totals["not_asked"]) == ("5.23.0", None)
 
@@ -215,7 +215,7 @@ def write_index(names: list[str], shard: dict[str, np.ndarray], **others: str) -
 def test_an_index_that_does_not_name_what_its_file_has_is_a_remark(asked):
     write_index([TOKEN, LAYER], tensors())
     audit = audited(asked)
-    text = f"{INDEX} does not name 1 tensor ({HEAD}); transformers reads whole files"
+    text = f"1 tensor not named by {INDEX}; transformers reads whole files: {HEAD}"
     assert found(audit, "load") == [("remark", 1, text)]
     assert audit.is_sound
 
@@ -224,7 +224,7 @@ def test_a_tensor_that_several_files_have_is_a_finding(asked):
     write_index([*tensors()], tensors(), other="2.safetensors")
     write({LAYER: normal(DIM, DIM, 4)}, "2.safetensors")
     audit = audited(asked)
-    text = f"1 tensor ({LAYER}) in several files; transformers takes the last"
+    text = f"1 tensor in several files, of which transformers takes the last: {LAYER}"
     assert ("finding", 1, text) in found(audit, "load")
     assert not audit.is_sound
 

@@ -126,7 +126,7 @@ def _unknown_error(name: str, known: list[str]) -> RangeError:
 
 
 # What is said of a file by which alone nobody knows what its model makes of it.
-_ALONE: dict[Kind, str] = {
+_ALONE = {
     "SentencePiece": "a model can shift its IDs",
     "vocab.json": "it is read as GPT-2's",
     "vocab.txt": "it is read as BERT's, in lower case",

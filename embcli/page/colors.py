@@ -43,7 +43,7 @@ STYLES = {name: Style.parse(style) for name, style in _STYLES.items()}
 # Colours that replace others, and dim, if the background is known, as in a picture or on a light
 # terminal: they can have more contrast than colours for any background. Results have more than the
 # terms of a sum; the nearest of 16 colours to the one for positive numbers is red, not yellow.
-INKS: dict[Background, dict[str, str]] = {
+INKS = {
     "light": {
         "dim": "#6a7077",
         "#0087d7": "#005fb8",
@@ -96,7 +96,7 @@ def colors_of(console: Console) -> Sequence[Color]:
     return _scale(medium_of(console).background)
 
 
-_SEVEN_COLORS: dict[Background, str] = {
+_SEVEN_COLORS = {
     "light": "#00286e #0087d7 #a5d4f2 #e4e4e4 #fac496 #d75f00 #6e1e00",
     "dark": "#5cc4ff #1f96ec #245579 #303030 #7a451e #e07318 #ffab4a",
 }

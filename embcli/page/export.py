@@ -63,7 +63,7 @@ from embcli.wording import Sentence
 
 _ZOOM = 1.5  # the size of a PNG relative to its SVG, unless it is a slide
 _ANSI = [(127, 127, 127)] * 8  # no page uses the 16 colours of a terminal
-_THEMES: dict[Background, TerminalTheme] = {
+_THEMES = {
     "light": TerminalTheme((255, 255, 255), (36, 41, 47), _ANSI),
     "dark": TerminalTheme((17, 21, 28), (226, 230, 234), _ANSI),
 }

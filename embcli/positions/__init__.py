@@ -39,7 +39,7 @@ class KindRow(NamedTuple):
     columns_per_number: int = 1
 
 
-ROWS: dict[PositionKind, KindRow] = {
+ROWS = {
     "learned": KindRow(("seed",), layers=("position",)),
     "sinusoidal": KindRow(),
     "relative": KindRow(

@@ -22,7 +22,7 @@ from embcli.numerics.statistics import QUANTILES_AT
 from embcli.opened import Opened, remark_scaled
 from embcli.records import Document, Records, listed, run_of
 from embcli.result import Result
-from embcli.verbs.audit.adapter import found_in_adapter
+from embcli.verbs.audit.adapter import check_adapter
 from embcli.verbs.audit.checks import found_in_files, found_in_matrix
 from embcli.verbs.audit.files import ModelFiles, files_of
 from embcli.verbs.audit.finding import (
@@ -140,7 +140,7 @@ class Audit(Result, verb="audit"):
             "faults": self.faults,
             "broken": list(self.broken),
             "verdict": self.verdict,
-            "sound": self.is_sound,
+            "sound": self.verdict == "Sound",
             "not_checked": list(self.not_checked),
             "transformers": self.loading.facts.transformers if self.loading.facts else None,
             "not_asked": self.loading.not_asked or None,
@@ -247,9 +247,10 @@ def audit_adapter(path: str, fail_on: Iterable[str] | None = None) -> Audit:
     loading = Loading(not_asked="the file is an adapter")
     findings = [
         *check_other_tensors(files, origin, None),
-        *found_in_adapter(tensors, files),
+        *check_adapter(None, files),
         *loading.findings(files, False),
     ]
     findings.sort(key=attrgetter("level"))
-    failing = checked_kinds(fail_on)
-    return Audit((), files, origin, loading, False, tuple(findings), failing, notes=notes)
+    return Audit(
+        (), files, origin, loading, False, tuple(findings), checked_kinds(fail_on), notes=notes
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import Any
 
 from embcli.binary import JsonObject
 from embcli.encodings.encoding import sibling_json
@@ -29,27 +30,22 @@ _OTHERS = ("use_qalora", "use_bdlora", "layer_replication", "target_parameters")
 _Sizes = dict[str, set[int]]  # the sizes of a base model's tensors, by module
 
 
-def check_adapter(checkpoint: Checkpoint, files: ModelFiles) -> Found:
-    """Check the adapter in a file that has rows of tokens as well."""
-    tensors = checkpoint.tensors
-    if checkpoint.roles.adapter and not tensors.binary.is_remote:
-        yield from found_in_adapter(tensors, files)
+def check_adapter(checkpoint: Checkpoint | None, files: ModelFiles) -> Found:
+    """Check that an adapter has what adapter_config.json states, and fits its base model.
 
-
-def found_in_adapter(tensors: Tensors, files: ModelFiles) -> Found:
-    """Check that an adapter has what adapter_config.json states, and fits its base model."""
+    There is no checkpoint if the file of the adapter has no rows of tokens.
+    """
+    tensors = files.tensors
+    is_whole = checkpoint is not None and not checkpoint.roles.adapter
+    if tensors is None or tensors.binary.is_remote or is_whole:
+        return
     settings = sibling_json(tensors.path, "adapter_config.json")
-    whole = settings.get("modules_to_save")
-    for module in whole if isinstance(whole, list) else ():
-        if module in _OF_TOKENS and not any(f".{module}." in name for name in tensors):
-            text = f"adapter_config.json has {module} in modules_to_save, and no tensor is of it"
-            yield Finding("finding", "load", 1, text)
-
+    yield from _check_saved(tensors, settings.get("modules_to_save"))
     sizes: _Sizes = defaultdict(set)
     name = str(settings.get("base_model_name_or_path"))
     try:
         base = Checkpoint(str(located(name)))
-        for tensor in [*base.tensors.values()]:
+        for tensor in base.tensors.values():
             sizes["".join(_IN_LAYER.findall(tensor.name))].update(tensor.shape)
         if not files.rows and not settings.get("trainable_token_indices"):
             yield from check_sizes(ModelFiles(base.roles.token.shape[0], files.encoding))
@@ -61,6 +57,14 @@ def found_in_adapter(tensors: Tensors, files: ModelFiles) -> Found:
         yield not_checked("the shapes of this kind of adapter")
     else:
         yield from _check_matrices(tensors, settings, sizes)
+
+
+def _check_saved(tensors: Tensors, modules: Any) -> Found:
+    """Check that the matrices of tokens that PEFT was to save whole are in the file."""
+    for module in modules if isinstance(modules, list) else ():
+        if module in _OF_TOKENS and not any(f".{module}." in name for name in tensors):
+            text = f"adapter_config.json has {module} in modules_to_save, and no tensor is of it"
+            yield Finding("finding", "load", 1, text)
 
 
 def _check_matrices(tensors: Tensors, settings: JsonObject, sizes: _Sizes) -> Found:

@@ -12,14 +12,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from embcli.errors import InputError, check_choices
-from embcli.names import FAULT_GROUPS, FAULTS, Fault, FaultGroup, Strings, TokenLayer
+from embcli.names import FAULT_GROUPS, FAULTS, Fault, Strings, TokenLayer
 from embcli.records import Document
 from embcli.wording import counted, first_of, in_data
 
 Level = Literal["alarm", "finding", "remark"]  # the worst first, as the alphabet has it
 Verdict = Literal["Sound", "No fault found", "Not sound", "Broken"]
 # By the level of a finding, the groups that give status 1 for it, whatever its kind.
-_GROUPS: dict[Level, tuple[FaultGroup, ...]] = {
+_GROUPS = {
     "remark": ("all",),
     "finding": ("all", "findings"),
     "alarm": ("all", "findings", "alarms"),

@@ -82,7 +82,7 @@ class Loading:
     def in_words(self) -> str:
         """The end of the sentence that says what was asked."""
         if self.facts is not None:
-            return f", as transformers {self.facts.transformers} loads it"
+            return f"; transformers {self.facts.transformers} finds its weights by name and shape"
         return f"; transformers was not asked: {self.not_asked}" if self.not_asked else ""
 
     def findings(self, files: ModelFiles, head_is_copy: bool) -> Found:

@@ -189,7 +189,7 @@ class Separation(NamedTuple):
 _LEAST_UNUSED = 8  # rows, below which an area says little
 _LEAST_AREA = 0.9  # below it the unused rows do not stand out from others
 # Of equal areas, the first of these counts.
-_ORDER: tuple[Indicator, ...] = ("centred", "cosine_distance", "norm")
+_ORDER = ("centred", "cosine_distance", "norm")
 
 
 def separation_of(indicators: Distances, unused: np.ndarray, used: np.ndarray) -> Separation:

@@ -17,7 +17,7 @@ from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Found, not_checked, of_tensors
 from embcli.verbs.audit.layers import Numbers, check_layers
 from embcli.verbs.audit.packed import faults_of_packed
-from embcli.wording import counted
+from embcli.wording import counted, in_data
 
 _MOST_BYTES = 1 << 33  # of all tensors, above which only vectors are read
 _LEAST_SIZE = 32  # of a matrix in which a part of zeros is none by chance
@@ -60,8 +60,9 @@ def check_other_tensors(files: ModelFiles, origin: Origin, facts: ModelFacts | N
     )
     if local:
         yield from check_layers(local, numbers, files.deviation)
-    if len(largest) < len(names):
-        yield not_checked(counted(len(names) - len(largest), "other tensor"))
+    unread = [name for name in names if name not in largest]
+    if unread:
+        yield not_checked(in_data(f"{counted(len(unread), 'other tensor')}, such as {unread[0]}"))
 
 
 def _arrays(

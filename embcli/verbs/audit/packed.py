@@ -72,6 +72,8 @@ def _problems(
 ) -> Iterator[str]:
     """Yield in words why a weight with all of its parts cannot be unpacked."""
     scales = [parts[part] for part in parts if "scale" in part or part in ("SCB", "weight.absmax")]
+    sizes = ((), (1,), weight.shape[:1])  # of the scales of rows
+    index = parts.get("g_idx")  # of GPTQ: the group of each input
     if settings is None:
         if scales or weight.dtype == "int8":
             yield "and no quantization_config in config.json"
@@ -81,6 +83,10 @@ def _problems(
         yield "with a scale of zero"
     elif largest.get(weight.name, 0) >= _LARGEST.get(weight.dtype, np.inf):
         yield "with a scale of 1 or more"
+    elif weight.dtype == "int8" and any(scale.shape[:1] not in sizes for scale in scales):
+        yield "whose scales are not one for each row"
+    elif index is not None and scales[0].shape[:1] <= (largest.get(index.name, 0),):
+        yield "whose g_idx names groups without a scale"
     elif not _has_groups(settings, parts):
         yield "whose scales do not fit bits and group_size of config.json"
     start = weight.binary.read(weight.start, min(weight.size, 1 << 22))  # bytes tell enough

@@ -11,7 +11,6 @@ import numpy as np
 from embcli.errors import InputError
 from embcli.files.checkpoint import Checkpoint
 from embcli.names import Fault, TokenLayer
-from embcli.verbs.audit.added import Trace
 from embcli.verbs.audit.distribution import Initial
 from embcli.verbs.audit.finding import Finding, Found, Level, of_rows, rows_in_words
 from embcli.verbs.audit.matrix import MatrixAudit
@@ -25,7 +24,7 @@ _FEW_ZEROS = 1 / 64  # of the values of a typical row
 _MANY_ZEROS = 1 / 8  # of those of a row, if the typical one has few
 _LEAST_VALUES = 10_000  # of a file, below which its matrices may be drawn as an example
 # What the rows of added tokens are, by their trace.
-_TRACES: dict[Trace, str] = {
+_TRACES = {
     "mean": "the mean of all rows",
     "noise": "the mean of all rows plus small random numbers",
     "near": "nearly equal to one another",

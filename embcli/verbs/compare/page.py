@@ -41,13 +41,13 @@ from embcli.page.table import GAP, SHORTEST, least_width
 from embcli.records import Document
 from embcli.selection import Excerpt
 from embcli.verbs.compare import Comparison
-from embcli.verbs.compare.pair import Gradient, Pair, Verdict, VerdictKind
+from embcli.verbs.compare.pair import Gradient, Pair, Verdict
 from embcli.wording import counted, in_bytes
 
 _MOST_TOKENS = 40  # tokens in a table
 _FEW = 8  # rows of a weight, tokens of a drawing, and IDs in one line
 # Why outputs are the same or differ, by the kind of the most serious difference.
-_REASONS: dict[VerdictKind, str] = {
+_REASONS = {
     "identical": "A one-hot row times the weight is 1 · row ID + 0 · every other row = row ID.",
     "zero sign": (
         "As numbers they are equal; only the sign of a zero differs, as the sum of -0 and +0 is +0."

@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 # What is added to the rows of a model without a recipe.
-_STEPS_OF_KIND: dict[JoinedKind, Steps] = {
+_STEPS_OF_KIND = {
     "learned": (AddPosition(),),
     "sinusoidal": (AddPosition(sinusoid_formula="paper"),),
     "none": (),
