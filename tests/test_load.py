@@ -161,7 +161,7 @@ def test_what_the_class_draws_at_random_is_named(asked, facts, level, text):
     found_level, rows, words = found(audit, "load")[0]
     count = len(facts.get("missing", [])) + len(facts.get("mismatched", []))
     assert (found_level, rows) == (level, count)
-    assert words == f"LlamaForCausalLM {text}"
+    assert words == text
     assert not audit.is_sound
     assert audit.status == 1
 
@@ -169,9 +169,7 @@ def test_what_the_class_draws_at_random_is_named(asked, facts, level, text):
 @cases
 def test_what_the_class_leaves_out_is_named(asked, facts, level, text):
     audit = audited(asked, **facts)
-    assert found(audit, "load") == [
-        (level, len(facts["unexpected"]), f"LlamaForCausalLM leaves out {text}")
-    ]
+    assert found(audit, "load") == [(level, len(facts["unexpected"]), text)]
     assert audit.verdict == ("Not sound" if level == "finding" else "Sound")
 
 
@@ -241,8 +239,9 @@ def test_an_index_that_names_what_its_file_lacks_is_the_cause(asked):
     del shard[LAYER]
     write_index([TOKEN, HEAD, LAYER], shard)
     audit = audited(asked, missing=[LAYER])
-    text = f"draws 1 tensor ({LAYER}) at random: {INDEX} names what its files lack"
-    assert found(audit, "load") == [("alarm", 1, f"LlamaForCausalLM {text}")]
+    drawn = "1 tensor drawn at random by LlamaForCausalLM"
+    text = f"{drawn}, as {INDEX} names what its files lack: {LAYER}"
+    assert found(audit, "load") == [("alarm", 1, text)]
 
 
 # --- ties -----------------------------------------------------------------------------------------

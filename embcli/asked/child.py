@@ -271,7 +271,7 @@ def weights(folder: str, tensors: dict[str, tuple[str, list[int]]]) -> Facts:
     except (ImportError, MemoryError):
         raise
     except Exception as error:
-        return {**facts, "failure": _failure(error)}
+        return {**facts, "failure": _failure(error, folder)}
 
     faults = []
     if kind.config_class not in (type(config), *config.sub_configs.values()):
@@ -320,11 +320,19 @@ def _is_in_parts(name: str, unexpected: Iterable[str]) -> bool:
     return any(each.startswith(module) for each in unexpected)
 
 
-def _failure(error: Exception) -> str:
-    """Return why a class makes no model; raises MemoryError if there is too little memory."""
+def _failure(error: Exception, folder: str) -> str:
+    """Return why a class makes no model; raises MemoryError if there is too little memory.
+
+    A name that a table of transformers lacks may be the value of a setting in config.json.
+    """
     if "allocate memory" in str(error):
         raise MemoryError from None
-    failure = f"cannot be made of config.json: {_cause(error)}"
+    failure = "cannot be made of config.json: "
+    if isinstance(error, KeyError):
+        pairs: list[tuple[str, Any]] = []  # of all objects in it
+        json.loads(Path(folder, "config.json").read_bytes(), object_pairs_hook=pairs.extend)
+        failure += "".join(f"{key} " for key, value in pairs if value in error.args)
+    failure += _cause(error)
     if "CONVERSION" in failure:  # It names the entries of a report that it has logged.
         return "cannot be made: tensors of the file that it joins do not fit together"
     return failure

@@ -20,7 +20,7 @@ _DEGREE = 19937
 # So many words can be computed at once, and so far is p's second term below its highest.
 _GAP = WORDS - _MIDDLE
 # The exponents of p, by the formula of Matsumoto and Nishimura (1998).
-_EXPONENTS: list[int] = load_facts("mersenne_twister.json")
+_EXPONENTS = load_facts("mersenne_twister.json")
 
 
 def jump(window: np.ndarray, distance: int) -> np.ndarray:

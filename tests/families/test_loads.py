@@ -222,7 +222,7 @@ def test_an_audit_says_what_a_real_load_lost(name, tmp_path):
         return
 
     found = embcli.open(tmp_path).audit()
-    findings = [each for each in said(found, "load") if "leaves out" not in each.text]
+    findings = [each for each in said(found, "load") if "left out" not in each.text]
     text = "\n".join(finding.text for finding in findings)
     assert reasons(found) == []
     if load.refusal:

@@ -64,7 +64,7 @@ def _check_saved(tensors: Tensors, modules: Any) -> Found:
     for module in modules if isinstance(modules, list) else ():
         if module in _OF_TOKENS and not any(f".{module}." in name for name in tensors):
             text = f"adapter_config.json has {module} in modules_to_save, and no tensor is of it"
-            yield Finding("finding", "load", 1, text)
+            yield Finding("finding", "load", text)
 
 
 def _check_matrices(tensors: Tensors, settings: JsonObject, sizes: _Sizes) -> Found:

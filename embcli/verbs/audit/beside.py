@@ -64,7 +64,7 @@ def check_vocabularies(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
     with suppress(InputError):  # check_tokenizer says that it splits no text.
         for fault in _contradicted(encoding):
-            yield Finding("finding", "fit", 1, fault)
+            yield Finding("finding", "fit", fault)
 
 
 def _contradicted(encoding: HuggingFaceEncoding) -> Iterator[str]:

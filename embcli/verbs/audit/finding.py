@@ -36,8 +36,8 @@ class Finding(NamedTuple):
 
     level: Level
     kind: Fault
-    rows: int  # how many rows, columns or IDs it is about
     text: str
+    rows: int = 1  # how many rows, columns or IDs it is about
     layer: TokenLayer | None = None  # the matrix that the rows are of
     ids: tuple[int, ...] = ()  # the rows
 
@@ -50,7 +50,7 @@ Found = Iterator[Finding]  # what a check yields
 
 def not_checked(text: str) -> Finding:
     """Return the remark on something that an audit could not look at, and why."""
-    return Finding("remark", "not-checked", 1, text)
+    return Finding("remark", "not-checked", text)
 
 
 def of_rows(
@@ -59,13 +59,13 @@ def of_rows(
     """Yield what an audit says of rows, (n,) int64; nothing of none."""
     ids = tuple(rows.tolist())
     if ids:
-        yield Finding(level, kind, len(ids), text, layer, ids)
+        yield Finding(level, kind, text, len(ids), layer, ids)
 
 
 def of_names(level: Level, kind: Fault, names: Sequence[str], text: str) -> Found:
     """Yield what an audit says of names, the first of which end the text; nothing of none."""
     if names:
-        yield Finding(level, kind, len(names), in_data(f"{text} {first_of(names, 3)}"))
+        yield Finding(level, kind, in_data(f"{text} {first_of(names, 3)}"), len(names))
 
 
 def of_tensors(

@@ -60,10 +60,10 @@ def check_sizes(files: ModelFiles) -> Found:
         text = f"{counted(-padding, 'token')} of {tokens:,} without a row"
         if -padding < tokens / 100:
             text += "; the usual cause is a forgotten resize_token_embeddings"
-        yield Finding("alarm", "missing", -padding, text)
+        yield Finding("alarm", "missing", text, -padding)
     elif padding:
         text = f"{counted(padding, 'row')} after the last of {counted(tokens, 'token')}"
-        yield Finding("remark", "padding", padding, text)
+        yield Finding("remark", "padding", text, padding)
     if files.checkpoint and padding > max(_MOST_PADDING, files.rows / 20):
         yield _misfit(
             f"{padding:,} of {files.rows:,} rows are after the last token, too many for padding: "
@@ -97,7 +97,7 @@ def check_positions(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     if repeated:
         level: Level = "alarm" if different == 1 else "finding"
         text = f"{counted(repeated, 'row')} of the position matrix with the values of another"
-        yield Finding(level, "positions", repeated, text)
+        yield Finding(level, "positions", text, repeated)
     used = UsedRows()
     used.add(np.arange(first, len(values)), rows.astype(np.float64))
     initial = used.initial(len(values), values.__getitem__, deviation=files.deviation)
@@ -135,7 +135,7 @@ def check_tokenizer(checkpoint: Checkpoint, files: ModelFiles) -> Found:
 
 
 def _misfit(text: str) -> Finding:
-    return Finding("finding", "fit", 1, text)
+    return Finding("finding", "fit", text)
 
 
 def check_config(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -207,11 +207,11 @@ def check_head(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     try:
         _ = checkpoint.head
         if checkpoint.roles.misfit_head:
-            yield Finding("alarm", "head", 1, checkpoint.roles.misfit_head)
+            yield Finding("alarm", "head", checkpoint.roles.misfit_head)
     except PackedError as error:
         yield not_checked(f"the output head: {error}")
     except InputError as error:
-        yield Finding("alarm", "head", 1, str(error))
+        yield Finding("alarm", "head", str(error))
     if files.head is not None and files.head.tensor is not None:
         yield from _wrong_size(files.head.tensor, files)
 
@@ -224,12 +224,12 @@ def _wrong_size(head: Tensor, files: ModelFiles) -> Found:
         missing = (size or 0) - rows
         if missing > 0:
             text = f"the output head has {counted(rows, 'row')}; {what}: {size:,}"
-            yield Finding("alarm", "head", missing, text)
+            yield Finding("alarm", "head", text, missing)
             return
     if rows != files.rows:
         text = f"the token matrix has {files.rows:,} rows, the output head {rows:,}"
         level: Level = "finding" if rows > files.rows else "remark"
-        yield Finding(level, "fit", abs(files.rows - rows), text)
+        yield Finding(level, "fit", text, abs(files.rows - rows))
 
 
 def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -246,13 +246,13 @@ def check_special_ids(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             ids = ", ".join(map(str, without_row))
             text = f"{special}: no row for {ids}, rows are 0 to {files.rows - 1:,}"
             level: Level = "finding" if is_gguf or special.role in _HARMLESS else "alarm"
-            yield Finding(level, "special-ids", len(without_row), text)
+            yield Finding(level, "special-ids", text, len(without_row))
         first = first_by_role.setdefault(special.role, special)
         if not set(special.ids) & set(first.ids):
             eos = first_by_role.get("eos", first)
             is_swapped = special.role == "bos" and special.ids == eos.ids
             level = "finding" if is_swapped or special.role in _STAND_INS else "remark"
-            yield Finding(level, "special-ids", 1, f"{first} differs from {special}")
+            yield Finding(level, "special-ids", f"{first} differs from {special}")
 
 
 def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -273,14 +273,14 @@ def check_end(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         yield _misfit(f"suppress_tokens of {decisive} has eos, so that no text ends")
     named = {special.file: special for special in files.special_ids if special.role == "eos"}
     if not named:
-        yield Finding("remark", "special-ids", 1, "no file names a token that ends a text (eos)")
+        yield Finding("remark", "special-ids", "no file names a token that ends a text (eos)")
     stop = named.get(decisive, SpecialId("eos", decisive, ()))
     if stop.ids:
         named.pop("config.json", None)
     for special in named.values():
         if set(special.ids).isdisjoint(stop.ids):
             text = f"generation stops at {stop}, and not at {special}"
-            yield Finding("finding", "special-ids", 1, text)
+            yield Finding("finding", "special-ids", text)
             return
 
 
@@ -303,7 +303,7 @@ def check_roles(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     shared = {*files.rows_of("pad")} & {*files.rows_of("unk")}
     if not shared <= files.unread_rows:
         text = f"padding and unknown tokens have one ID, {min(shared)}"
-        yield Finding("remark", "special-ids", 1, text)
+        yield Finding("remark", "special-ids", text)
 
 
 def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -315,4 +315,4 @@ def check_words(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         if repeated:
             word = quoted(counts.most_common(1)[0][0].decode("utf-8", "replace"))
             text = f"{counted(repeated, 'row')} of words that have an earlier one, such as {word}"
-            yield Finding("remark", "fit", repeated, text)
+            yield Finding("remark", "fit", text, repeated)

@@ -50,14 +50,14 @@ def check_gguf(checkpoint: Checkpoint, files: ModelFiles) -> Found:
             known = facts["problems"][problem]
             if names and known["trait"] in traits:
                 text = known["text"].format(first_of(map(quoted, names), 3))
-                yield Finding(known["level"], known["kind"], len(names), text)
+                yield Finding(known["level"], known["kind"], text, len(names))
         yield from _check_model(encoding, tensors)
     elif traits and "tokenizer.ggml.model" in tensors.metadata:
         yield _refusal("it has no tokens (tokenizer.ggml.tokens)")
 
 
 def _refusal(text: str, reaction: str = "refuses it") -> Finding:
-    return Finding("alarm", "load", 1, f"llama.cpp {reaction}: {text}")
+    return Finding("alarm", "load", f"llama.cpp {reaction}: {text}")
 
 
 # --- the vocabulary -------------------------------------------------------------------------------

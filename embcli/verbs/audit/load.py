@@ -19,7 +19,7 @@ from embcli.files.tensors import Tensors
 from embcli.files.text_model import name_parts
 from embcli.verbs.audit.files import ModelFiles
 from embcli.verbs.audit.finding import Finding, Found, Level, not_checked, of_tensors
-from embcli.wording import counted, first_of, in_data
+from embcli.wording import counted, in_data
 
 # The files that transformers loads, and their formats.
 _LOADED = (
@@ -90,14 +90,13 @@ class Loading:
         checkpoint = files.checkpoint
         facts = self.facts
         if self.not_asked == _ADAPTER:
-            yield Finding("finding", "load", 1, f"{_ADAPTER} to these weights: twice, if merged")
+            yield Finding("finding", "load", f"{_ADAPTER} to these weights: twice, if merged")
         elif self.not_asked:
-            yield Finding("remark", "not-asked", 1, f"transformers was not asked: {self.not_asked}")
+            yield Finding("remark", "not-asked", f"transformers was not asked: {self.not_asked}")
         if head_is_copy and files.config.get("tie_word_embeddings") is False:
             yield Finding(
                 "remark",
                 "tied",
-                1,
                 "the output head is a copy of the token matrix, and config.json does not tie them",
             )
         if checkpoint is None or facts is None:
@@ -105,10 +104,10 @@ class Loading:
         if facts.failure:
             level: Level = "alarm" if facts.name else "finding"
             name = facts.name or f"transformers {facts.transformers}"
-            yield Finding(level, "load", 1, f"{name} {facts.failure}")
+            yield Finding(level, "load", f"{name} {facts.failure}")
         else:
             for fault in facts.faults:
-                yield Finding("finding", "load", 1, fault)
+                yield Finding("finding", "load", fault)
             yield from _of_mismatched(facts)
             yield from _of_drawn(facts, checkpoint)
             yield from _of_unexpected(facts, checkpoint)
@@ -142,17 +141,16 @@ def _of_mismatched(facts: ModelFacts) -> Found:
     for name, given, own in facts.mismatched[:1]:
         sizes = f"{name} is {tuple(given)} in the file, {tuple(own)} by config.json"
         text = f"{facts.name} does not load {counted(count, 'tensor')}: {sizes}"
-        yield Finding("alarm", "load", count, text)
+        yield Finding("alarm", "load", text, count)
 
 
 def _of_drawn(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     """Yield the parameters of the class that the files do not have; they are drawn at random."""
     for level in get_args(Level):
         names = [name for name in sorted(facts.missing) if _level_of(name, facts) == level]
-        if names:
-            ending = _HARMLESS.get(level) or _cause(names, facts, checkpoint.tensors)
-            text = f"{facts.name} draws {_listed(names)} at random"
-            yield Finding(level, "load", len(names), text + ending)
+        cause = _HARMLESS.get(level) or _cause(names, facts, checkpoint.tensors)
+        problem = f"drawn at random by {facts.name}{cause}"
+        yield from of_tensors(level, "load", names, problem, "tensor")
 
 
 def _level_of(name: str, facts: ModelFacts) -> Level:
@@ -173,7 +171,7 @@ def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
     names = facts.unexpected
     if not names or _added_start(names, facts.missing):
         return  # The names that are drawn have said it.
-    text = f"{facts.name} leaves out {_listed(names)} of the files"
+    problem = f"left out by {facts.name}"
     level: Level = "remark"
     tensors = checkpoint.tensors
     loaded = tensors.keys() - {*names}
@@ -187,8 +185,8 @@ def _of_unexpected(facts: ModelFacts, checkpoint: Checkpoint) -> Found:
             of_layers.append(name)
     if of_layers and "num_nextn_predict_layers" not in checkpoint.roles.config:
         level = "finding"
-        text += ": config.json states fewer layers, or their names are others"
-    yield Finding(level, "load", len(names), text)
+        problem += ", as config.json states fewer layers, or their names are others"
+    yield from of_tensors(level, "load", names, problem, "tensor")
 
 
 def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:
@@ -198,9 +196,9 @@ def _cause(names: list[str], facts: ModelFacts, tensors: Tensors) -> str:
         names_in_words = counted(len(facts.unexpected), "name")
         if len(facts.unexpected) == len(tensors):
             names_in_words = "all names"
-        return f": {names_in_words} in the file begin with {start!r}"
+        return f", as {names_in_words} in the file begin with {start!r}"
     if tensors.path.suffix == ".json" and {*tensors} & {*names}:
-        return f": {tensors.path.name} names what its files lack"
+        return f", as {tensors.path.name} names what its files lack"
     return ""
 
 
@@ -212,10 +210,6 @@ def _added_start(found: Sequence[str], names: Iterable[str]) -> str:
             if start != each and all(other.startswith(start) for other in found):
                 return start
     return ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{counted(len(names), 'tensor')} ({first_of(names, 3)})"
 
 
 def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> Found:
@@ -230,11 +224,11 @@ def _of_ties(facts: ModelFacts, checkpoint: Checkpoint, head_is_copy: bool) -> F
     if facts.ties_head and not head_is_copy and (True in flags or False not in flags):
         head = checkpoint.roles.find("head")
         if head is not None and head.stored_at != token.stored_at:
-            yield Finding("finding", "tied", 1, f"{head.name} and {token.name}, {untied}")
+            yield Finding("finding", "tied", f"{head.name} and {token.name}, {untied}")
     for name, other in facts.ties.items():
         if name == facts.head or not {name, other} <= {*checkpoint.tensors}:
             continue
         first = checkpoint.tensors[name]
         second = checkpoint.tensors[other]
         if first.is_matrix and not equal_rows(first, second, all_rows=True):
-            yield Finding("finding", "tied", 1, f"{name} and {other}, {untied}")
+            yield Finding("finding", "tied", f"{name} and {other}, {untied}")

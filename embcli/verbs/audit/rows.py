@@ -40,7 +40,7 @@ def check_constant(matrix: MatrixAudit) -> Found:
             f"{count:,} of {counted(matrix.shape[1], 'column')} with the same value in all rows "
             f"of the {matrix.in_words}: {columns}"
         )
-        yield Finding("finding", "constant", count, text)
+        yield Finding("finding", "constant", text, count)
 
 
 def check_dtype(matrix: MatrixAudit) -> Found:
@@ -49,10 +49,10 @@ def check_dtype(matrix: MatrixAudit) -> Found:
     stated = matrix.files.stated_dtype
     if matrix.other_dtype:
         text = f"the {matrix.in_words} is labelled {dtype}; its bits are {matrix.other_dtype}"
-        yield Finding("finding", "fit", 1, text)
+        yield Finding("finding", "fit", text)
     elif stated != dtype and {stated, dtype} <= _FLOATS:
         text = f"config.json states the dtype {stated}; the {matrix.in_words} is {dtype}"
-        yield Finding("remark", "fit", 1, text)
+        yield Finding("remark", "fit", text)
 
 
 def check_equal(matrix: MatrixAudit) -> Found:
@@ -72,7 +72,7 @@ def check_equal(matrix: MatrixAudit) -> Found:
         are_used = len(others) > 0 and matrix.separation.threshold is not None
         if encoding is not None and (are_many or are_used):
             level = "finding"
-        yield Finding(level, "equal", count, text)
+        yield Finding(level, "equal", text, count)
 
 
 def _have_run(ids: np.ndarray, encoding: Encoding) -> bool:

@@ -49,7 +49,7 @@ def check_names(checkpoint: Checkpoint, files: ModelFiles) -> Found:
     added = {*files.rows_of("bos")} & {*files.rows_of("post_processor")}
     if added and "bos_token" in text:
         said = "the chat template begins with bos, and the tokenizer adds one to each text"
-        yield Finding("remark", "template", 1, said)
+        yield Finding("remark", "template", said)
 
 
 def check_templates(checkpoint: Checkpoint, files: ModelFiles) -> Found:
@@ -64,12 +64,12 @@ def check_templates(checkpoint: Checkpoint, files: ModelFiles) -> Found:
         except Exception as error:  # It can be nested too deeply, too.
             reason = " ".join(str(error).split())
             level: Level = "remark" if isinstance(error, ValueError) else "finding"
-            yield Finding(level, "template", 1, f"the chat template is faulty: {reason}")
+            yield Finding(level, "template", f"the chat template is faulty: {reason}")
         else:
             text = "nobody gives the chat template its variable"
             yield from of_names("finding", "template", undefined, text)
             for fault in _faults(parsed):
-                yield Finding("finding", "template", 1, f"the chat template {fault}")
+                yield Finding("finding", "template", f"the chat template {fault}")
 
 
 def _faults(parsed: Template) -> Iterator[str]:

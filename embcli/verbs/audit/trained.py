@@ -133,4 +133,4 @@ def check_scale(matrix: MatrixAudit) -> Found:
             f"values of the {matrix.in_words} are about {typical:.2g} in size, "
             f"those of rows that the model draws {drawn:g}"
         )
-        yield Finding("finding", "outliers", len(matrix.measured), text, layer=matrix.name)
+        yield Finding("finding", "outliers", text, len(matrix.measured), layer=matrix.name)
