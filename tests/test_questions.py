@@ -20,8 +20,8 @@ from tests.cases import cases
 # were invented before their answers were seen, and then found by words that entries got, as were
 # those "of a student of chapter 2", "in sentences", "in sentences of readers", "why, how back, and
 # what not", the two hundred, the sixty and the forty of chapter 2, the "everyday words", the
-# hundred and fifty, the six times sixty, and the hundred and fifty in whole sentences. Those
-# "elsewhere" are about something else: no word answers.
+# hundred and fifty, the six times sixty, the hundred and fifty in whole sentences, and those that
+# were mended. Those "elsewhere" are about something else: no word answers.
 ASKED = json.loads(Path(__file__).with_name("questions.json").read_text("utf-8"))
 ELSEWHERE = [*ASKED.pop("elsewhere")]
 QUESTIONS: dict[str, str] = {
