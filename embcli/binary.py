@@ -89,7 +89,7 @@ class Binary:
 
     def gather(self, buffer: np.ndarray, offsets: Sequence[int], lengths: Sequence[int]) -> None:
         """Fill a contiguous array with ranges of bytes; raises InputError if one is not there."""
-        unfilled = buffer.reshape(-1).view(np.uint8).data
+        unfilled = buffer.ravel().view(np.uint8).data
         for offset, length in zip(offsets, lengths, strict=True):
             self._fill(unfilled[:length], offset)
             unfilled = unfilled[length:]

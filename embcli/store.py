@@ -106,7 +106,7 @@ class Store:
                 description = {"descr": kept_dtype.str, "fortran_order": False, "shape": shape}
                 npy.write_array_header_1_0(file, description)
                 for block in blocks:
-                    file.write(block.reshape(-1).view(np.uint8).data)
+                    file.write(block.ravel().view(np.uint8).data)
         except OSError as error:
             notes.add(f"nothing is cached: cannot write to {self.folder} ({error.strerror})")
             return

@@ -230,7 +230,7 @@ def _little_endian(array: ArraySpec) -> np.dtype[Any]:
 def _write_array(file: BinaryIO, array: ArraySpec, pieces: Iterable[np.ndarray]) -> None:
     dtype = _little_endian(array)
     for values in pieces:
-        file.write(np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data)
+        file.write(np.ascontiguousarray(values, dtype).ravel().view(np.uint8).data)
 
 
 def _parquet(reader: _Reader, file: BinaryIO) -> None:

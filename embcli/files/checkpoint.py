@@ -37,8 +37,8 @@ class Head(NamedTuple):
     `stated` that config.json says so, and `none` that there is no head, or that nothing is known.
     """
 
-    tensor: Tensor | None
     relation: Literal["same", "stated", "equal", "other", "none"]
+    tensor: Tensor | None = None
     rows: int = 0  # the number of rows compared
     reason: str = ""  # empty if the relation follows from the tensors
 
@@ -249,22 +249,21 @@ class Checkpoint(Source):
         if tensor is None:
             return self._head_without_tensor()
         if tensor.stored_at == token.stored_at:
-            return Head(tensor, "same")
+            return Head("same", tensor)
         rows = equal_rows(token, tensor)
-        return Head(tensor, "equal" if rows else "other", rows)
+        return Head("equal" if rows else "other", tensor, rows)
 
     def _head_without_tensor(self) -> Head:
         """Return what config.json states, or what llama.cpp does without an output.weight."""
         misfit = self.roles.misfit_head
         if misfit:
-            return Head(None, "none", reason=misfit)
+            return Head("none", reason=misfit)
         if self.tensors.format == "GGUF":
             return self._head_of_gguf()
         is_tied = self.roles.config.get("tie_word_embeddings")
         if not isinstance(is_tied, bool):
-            return Head(None, "none")
+            return Head("none")
         return Head(
-            None,
             "stated" if is_tied else "none",
             reason=f"config.json states tie_word_embeddings {str(is_tied).lower()}",
         )
@@ -279,8 +278,8 @@ class Checkpoint(Source):
         is_causal = metadata.get(f"{architecture}.attention.causal", True)
         is_token_embd = self.roles.token.name.split(".")[0] == "token_embd"
         if is_token_embd and is_causal:
-            return Head(None, "same", reason="the file has no output.weight")
-        return Head(None, "none")
+            return Head("same", reason="the file has no output.weight")
+        return Head("none")
 
 
 def _layer_after(tensor: Tensor, layer: Layer, first: int) -> Layer:

@@ -279,7 +279,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 # torch's types of storages -> dtypes, as numpy or torch names them.
-_STORAGES: dict[str, str] = load_facts("torch_storages.json")
+_STORAGES = load_facts("torch_storages.json")
 # What arguments of tensors are, and what people save beside tensors.
 _INERT_NAMES = (
     r"torch\.(?:(?:cuda\.|sparse\.)?\w*Tensor|per_(?:tensor|channel)_\w+|device|Size)"

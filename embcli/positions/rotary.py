@@ -34,10 +34,10 @@ def rotary(
     dim = token_row.shape[1]
     angle_of_pair = frequencies(dim, theta)
     pair_columns = columns_of_pairs(dim, pairing)[:, pairs]  # (2, n)
-    row_columns = pair_columns.reshape(-1)
+    row_columns = pair_columns.ravel()
     if pairing == "interleaved":
         # Both columns of a pair stand side by side, as in the row.
-        row_columns = pair_columns.T.reshape(-1)
+        row_columns = pair_columns.T.ravel()
 
     def angles(positions: np.ndarray) -> np.ndarray:  # (n,) -> (n, pairs)
         return np.asarray(positions[:, None] * angle_of_pair[pairs], np.float32)

@@ -85,7 +85,7 @@ class ModelInfo(Result, verb="info"):
         try:
             return self.checkpoint.head
         except InputError as error:
-            return Head(None, "other", reason=str(error))
+            return Head("other", reason=str(error))
 
     @cached_property
     def recipe(self) -> str | None:
