@@ -272,9 +272,7 @@ class Checkpoint(Source):
         metadata = self.tensors.metadata
         architecture = str(metadata.get("general.architecture"))
         if re.search("bert|encoder|embedding", architecture):
-            return Head(
-                None, "none", reason=f"{quoted(architecture)} is an encoder, which has none"
-            )
+            return Head("none", reason=f"{quoted(architecture)} is an encoder, which has none")
         is_causal = metadata.get(f"{architecture}.attention.causal", True)
         is_token_embd = self.roles.token.name.split(".")[0] == "token_embd"
         if is_token_embd and is_causal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -31,13 +32,16 @@ class _Label(NamedTuple):
     start: np.ndarray
 
 
-# Directions from a point, across and down: first in its line, then in its column, then all.
-_TURNS = np.pi / 8 * np.array([0, 8, 4, 12, *range(16)])
+# Directions from a point, across and down: in its line, in its column, then around it.
+_TURNS = np.pi / 32 * np.array([0, 32, 16, 48, *range(0, 64, 4), *range(64)])
 _SIDES = np.stack([np.cos(_TURNS), np.sin(_TURNS)], axis=1)
-# A label that has no room beside its point is some times as far from it.
-_PLACES = np.vstack([distance * _SIDES for distance in (1.1, 4, 6, 8, 12, 16, 24, 32)])
-_ROUNDS = 4  # of labels in a picture: those without room are first in the next round
-_ALONG = 6  # places of each part of a line, as long as a gap, at which it may not meet anything
+# A label that has no room beside its point is some times as far from it. In a crowd, its line may
+# meet points and other lines at more places, or even labels.
+_DISTANCES = (1.1, 4, 6, 8, 12, 16, 24, 32)
+_PLACES = np.vstack([distance * _SIDES[:20] for distance in _DISTANCES])
+_MORE_PLACES = np.vstack([distance * _SIDES for distance in _DISTANCES])
+_CHOICES = (_PLACES, _MORE_PLACES, _MORE_PLACES)
+_ALONG = 3  # places of each part of a line, as long as a gap, at which it may not meet anything
 _PIXELS = np.array([CELL, LINE])  # of a cell
 _CELL = np.array([1, -1 / 2.03])  # a cell across and up, in cells and lines
 # A picture has its axes left of the points and below them, where no label is.
@@ -87,7 +91,7 @@ class Map(Composite):
         scale = _Scale.of(points, area, margin)
         places = scale.places(points)
         if medium.shows_svg:
-            texts = self._texts_of_picture(places, area)
+            texts = self._texts(places, area, (0.6, 0.35), _CHOICES)
             size = area + _AXES_AT
             elements = [_AREA.format(*size * _PIXELS - 5), *scale.axes(area)]
             elements += [*self._elements(places, texts.values()), "</g></svg>"]
@@ -96,8 +100,7 @@ class Map(Composite):
             yield Text.assemble(line, "\n" * lines_below, no_wrap=True)
         else:
             places = np.floor(places) + 0.5
-            order = range(len(places))
-            texts = self._texts(places, area, order, (1, 0.5), _SIDES[:2])
+            texts = self._texts(places, area, (1, 0.5), [_SIDES[:2]])
             yield Drawing(self._lines(places, texts.values()))
         yield ""
 
@@ -111,34 +114,27 @@ class Map(Composite):
         if without_room:
             yield LeftOut(f"Left out: {counted(without_room, 'label')} without room.")
 
-    def _texts_of_picture(self, places: np.ndarray, area: np.ndarray) -> dict[int, _Label]:
-        """Return the labels of the round in which most have room; queries are first in each."""
-        order = list(range(len(places)))
-        best: dict[int, _Label] = {}
-        found = {}
-        for _ in range(_ROUNDS):
-            order.sort(key=lambda number: (not self.labels[number].style, number in found))
-            found = self._texts(places, area, order, (0.6, 0.35), _PLACES)
-            best = max(best, found, key=len)
-        return best
-
     def _texts(
         self,
         places: np.ndarray,
         area: np.ndarray,
-        order: Iterable[int],
         gap: tuple[float, float],
-        sides: np.ndarray,
+        choices: Sequence[np.ndarray],
     ) -> dict[int, _Label]:
         """Return each label that has room, at a side of its point, a cell apart from others.
 
-        The first in order have more room. A line to a label does not meet other points, labels and
-        lines.
+        Queries have more room, as they are first. A line to a label meets no points, labels and
+        lines if there is such a side in the first choice; in the second one, it meets no labels.
         """
+        order = sorted(range(len(places)), key=lambda number: not self.labels[number].style)
         room = np.multiply(gap, 0.6)  # as large as a point, nearly
         taken = np.stack([places - room, places + room], axis=1)  # (n, 2, 2)
+        boxes = np.empty((0, 2, 2))  # of labels
         found = {}
-        for number in order:
+        for (choice, sides), number in product(enumerate(choices), order):
+            if number in found:
+                continue
+            obstacles = (taken, boxes, boxes[:0])[choice]
             place = places[number]
             label = self.labels[number]
             size = np.array([label.cell_len + 1, 0.8])
@@ -152,10 +148,11 @@ class Map(Composite):
                     continue
                 along = np.linspace(0.7 / reach, 1, int(_ALONG * reach))
                 line = place + along[:, None] * side * gap
-                if not _is_taken(taken, line[:, None], line[:, None]):
+                if not _is_taken(obstacles, line[:, None], line[:, None]):
                     found[number] = _Label(label, place, edge, start + np.array([0.5, 0]))
-                    boxes = np.stack([line - room / 2, line + room / 2], axis=1)
-                    taken = np.concatenate([taken, [[start, end]], boxes])
+                    boxes = np.concatenate([boxes, [[start, end]]])
+                    line_boxes = np.stack([line - room / 2, line + room / 2], axis=1)
+                    taken = np.concatenate([taken, [[start, end]], line_boxes])
                     break
         return found
 
@@ -177,10 +174,9 @@ class Map(Composite):
         for (x, y), label in zip(places * _PIXELS, self.labels, strict=True):
             fill = "" if label.style else ' fill="#0087d7"'
             yield _POINT.format(x, y, fill)
-        for text, *ends, start in labels:
-            place, edge = ends
+        for text, place, edge, start in labels:
             if np.abs(edge - place).max() > 1:  # It is not beside its point.
-                yield _LINE.format(*np.ravel(ends * _PIXELS))
+                yield _LINE.format(*place * _PIXELS, *edge * _PIXELS)
             x, y = start * _PIXELS
             style = STYLES["strong"] if text.style else None
             yield from letters(Segment(text.plain, style), x, y + 16)
