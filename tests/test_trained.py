@@ -102,6 +102,15 @@ def test_a_diff_says_that_rows_only_in_tuned_look_untrained(in_process):
     assert f"\n{finding.text}\n" in in_process("diff", "base", "m").text
 
 
+def test_a_head_need_not_have_learned_bos(monkeypatch):
+    monkeypatch.setitem(CONFIG, "bos_token_id", WORDS)
+    rows = trained(WORDS + 4)
+    head = rows[::-1].copy()
+    head[[WORDS, WORDS + 1]] = head[7]
+    audit = audited(rows, words_with_names(), **{"lm_head.weight": head})
+    assert found(audit, "untrained") == [("finding", (WORDS + 1,))]
+
+
 @cases
 def test_added_rows_that_were_moved_apart_are_trained(shared, own):
     """From the mean, training moves rows in similar directions."""

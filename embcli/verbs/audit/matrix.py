@@ -110,7 +110,7 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     """Return what is unusual in a matrix of a model."""
     size, dim = layer.shape
     reasons = unused(files.encoding, size) if files.encoding else {}
-    added = _added(files, reasons, size)
+    added = _added(name, files, reasons, size)
     is_unused = np.isin(np.arange(size), [*reasons])
     is_added = np.isin(np.arange(size), [*added])
     scan = scan_rows(layer, is_unused, is_added, watch)
@@ -148,12 +148,17 @@ def audited_matrix(name: TokenLayer, layer: Layer, files: ModelFiles, watch: Wat
     )
 
 
-def _added(files: ModelFiles, reasons: dict[int, Unused], size: int) -> dict[int, str]:
+def _added(
+    name: TokenLayer, files: ModelFiles, reasons: dict[int, Unused], size: int
+) -> dict[int, str]:
     """Return the names of the added tokens that have a row and a use, by ID.
 
-    Those before the last other token, such as `<unk>`, were there when it was trained.
+    Those before the last other token, such as `<unk>`, were there when it was trained. No model
+    learns to predict bos, except one that ends texts with it.
     """
     added = files.encoding.added if files.encoding else {}
     last_old = np.setdiff1d(np.arange(size), [*added, *reasons]).max(initial=-1)
     without_use = {*reasons, *files.rows_of("pad")}
+    if name == "head":
+        without_use |= {*files.rows_of("bos")}.difference(files.rows_of("eos"))
     return {row: added[row] for row in added if last_old < row < size and row not in without_use}
