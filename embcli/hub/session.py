@@ -249,7 +249,7 @@ def _description(answer: bytes) -> tuple[str, dict[str, int]]:
 # --- faults ---------------------------------------------------------------------------------------
 
 # What an answer says, by the hub's code of the error or by the status.
-_REFUSALS: dict[str, str] = load_facts("hub.json")
+_REFUSALS = load_facts("hub.json")
 
 
 def _is_brief(error: Exception) -> bool:

@@ -74,7 +74,7 @@ def refusals(audit: Audit) -> list[str]:
     """Return the alarms about what llama.cpp refuses."""
     alarms = []
     for finding in audit.findings:
-        if finding[:3] == ("alarm", "load", 1):
+        if (finding.level, finding.kind, finding.rows) == ("alarm", "load", 1):
             alarms.append(finding.text)
     return alarms
 

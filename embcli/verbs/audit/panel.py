@@ -18,7 +18,7 @@ from embcli.encodings.huggingface import HuggingFaceEncoding
 from embcli.errors import InputError
 from embcli.wording import first_of, load_facts
 
-PANEL: list[str] = load_facts("panel.json")
+PANEL = load_facts("panel.json")
 _UNKNOWN = "\U00013080"  # a hieroglyph, which hardly a vocabulary has
 _MOST_TOKENS = 10_000  # of a vocabulary that are looked at
 _LEAST_WORDS = 20  # tokens of a space and a word; smaller vocabularies can be examples
