@@ -201,20 +201,21 @@ def guide(tour: TourOptions, result_of: ResultOf, is_file: bool) -> Handout:
 def _on_paper(pages: _Pages, steps: list[TourStep], tour: TourOptions) -> Sheets:
     """Return the sheets of a handout: a title, steps, and the answers on paper of their own.
 
-    In the place of an answer there is room to write it by hand.
+    In the place of an answer there is room to write it by hand. A step without a command or a
+    question is advice for a terminal, and is left out.
     """
     sheets: list[_Sheet] = [[title(tour.title), RuledLine("Name:"), RuledLine("Date:")]]
     answers = []
     for step in steps:
         above = pages.asked(step)
-        if not step.question:
+        if step.question:
+            letters = len("".join(step.answers[:1]) or step.words)
+            further = [RuledLine("")] * (letters // _LETTERS)
+            sheets.append([*above, RuledLine("Your answer:"), *further])
+            if not tour.no_answers:
+                answers.append(pages.answered(step, above))
+        elif step.command:
             sheets.append(pages.answered(step, above))
-            continue
-        letters = len("".join(step.answers[:1]) or step.words)
-        further = [RuledLine("")] * (letters // _LETTERS)
-        sheets.append([*above, RuledLine("Your answer:"), *further])
-        if not tour.no_answers:
-            answers.append(pages.answered(step, above))
     if answers:
         answers.insert(0, [title(f"{tour.title}: answers")])
     return Sheets([*sheets, *answers], tour.title, len(sheets), tour.paper)
