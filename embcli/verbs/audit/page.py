@@ -163,8 +163,10 @@ def _candidates_fact(audit: Audit) -> Fact:
     indicator = _INDICATORS[separation.indicator]
     where = "" if matrix is audit.main else f" of the {matrix.in_words}"
     (threshold,) = written(np.array([separation.threshold]), audit.style.precision)
-    area = f"area under curve {separation.area:.2f}"
-    return Fact("candidates", f"{count:,}{where}: {indicator} up to {threshold}, {area}")
+    area = f"AUC {separation.area:.2f}"
+    return Fact(
+        "candidates", f"{count:,}{where} (no faults): {indicator} up to {threshold}, {area}"
+    )
 
 
 _INDICATORS = {
